@@ -1,0 +1,1 @@
+"""The observer: discover, collect, measure, judge, publish. It watches and acts on nothing."""

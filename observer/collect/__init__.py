@@ -1,0 +1,1 @@
+"""Reading targets over the network: the thin shell around the pure core."""

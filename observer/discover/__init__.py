@@ -1,0 +1,1 @@
+"""Who exists: static files and, later, platforms. Each discoverer yields the whole set of deployments."""

@@ -1,0 +1,1 @@
+"""Canary analysis in small pure steps."""

@@ -1,0 +1,166 @@
+"""What was read, when, and how it failed: the values that pass from collecting to judging and publishing.
+
+A number never travels alone: it carries its signal, its labels, its time and its state. Times are an `Instant`
+(monotonic for ages, wall for what is published).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from router_contract.targets import TargetKey
+
+
+class Instant(msgspec.Struct, frozen=True, order=True):
+    """One moment on both clocks, in seconds. Ages use ``mono``; published times use ``wall``."""
+
+    mono: float
+    wall: float
+
+
+class State(StrEnum):
+    """The state of a value at the moment it is looked at. There is no state for "zero because unseen"."""
+
+    FRESH = "Fresh"
+    STALE = "Stale"
+    MISSING = "Missing"
+
+
+class FailureKind(StrEnum):
+    """Every way in which reading a target can fail. Closed: dashboards and alerts depend on it."""
+
+    REFUSED = "Refused"
+    UNREACHABLE = "Unreachable"
+    DNS = "Dns"
+    TIMEOUT = "Timeout"
+    TLS = "Tls"
+    HTTP = "Http"
+    REDIRECT = "Redirect"
+    TOO_LARGE = "TooLarge"
+    TRUNCATED = "Truncated"
+    BAD_ENCODING = "BadEncoding"
+    MALFORMED = "Malformed"
+    NOT_EXPOSITION = "NotExposition"
+
+
+class Histogram(msgspec.Struct, frozen=True, kw_only=True):
+    """Cumulative bucket counts at upper bounds (seconds, tokens, …), the last bound ``inf``; ``sum`` of observations.
+
+    ``counts[i]`` observations were ≤ ``bounds[i]``; ``counts[-1]`` is the number of observations. As a delta the same
+    shape holds. ``sum`` is ``nan`` where a program exports none.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[float, ...]
+    sum: float
+
+    @property
+    def count(self) -> float:
+        """The number of observations."""
+        return self.counts[-1] if self.counts else 0.0
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """One combined series of a signal in one body: our labels and its number or histogram.
+
+    For `Kind.INFO` signals ``info`` holds the wire labels and ``value`` is 1. ``source`` is the wire name it came
+    from. ``folded`` counts the equal copies (tensor ranks, processes, duplicate lines) that became this one.
+    """
+
+    labels: tuple[tuple[str, str], ...] = ()
+    value: float
+    histogram: Histogram | None = None
+    info: tuple[tuple[str, str], ...] = ()
+    source: str = ""
+    folded: int = 0
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing wrong inside a body that was otherwise readable: which family, what was found, where (1-based line)."""
+
+    family: str
+    kind: str
+    detail: str
+    line: int = 0
+
+
+class ScrapeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
+    """A read that gave nothing. ``status`` is the HTTP status for `FailureKind.HTTP` and `FailureKind.REDIRECT`."""
+
+    target: TargetKey
+    at: Instant
+    kind: FailureKind
+    detail: str
+    status: int | None = None
+    duration_seconds: float = 0.0
+    body_bytes: int = 0
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """What moved during a rolling window: a chain of deltas between consecutive reads.
+
+    ``increase`` is the counter's growth (for histograms, the number of observations), ``seconds`` the true span
+    between the first and last read used. ``lossy`` says that a restart inside lost at most one scrape period.
+    ``histogram`` is the delta of a histogram signal.
+    """
+
+    increase: float
+    seconds: float
+    lossy: bool = False
+    histogram: Histogram | None = None
+
+    @property
+    def per_second(self) -> float:
+        """The rate; the caller has made sure that ``seconds`` is above 0 (a window is never made otherwise)."""
+        return self.increase / self.seconds
+
+
+class MissingCode(StrEnum):
+    """Why a value that was expected, or could have been, is not there. Closed; ``documents`` has the sentences."""
+
+    NO_OWNED_POD = "NoOwnedPod"
+    PODS_MISSING = "PodsMissing"
+    TOO_MANY_PODS = "TooManyPods"
+    SCRAPE_FAILED = "ScrapeFailed"
+    EXPIRED = "Expired"
+    ABSENT = "Absent"
+    UNREADABLE = "Unreadable"
+    NOT_FINITE = "NotFinite"
+    UNKNOWN_SOFTWARE = "UnknownSoftware"
+    AWAITING_SECOND_SAMPLE = "AwaitingSecondSample"
+    COUNTER_RESET = "CounterReset"
+    INCOMPATIBLE_DENOMINATOR = "IncompatibleDenominator"
+    NO_QUERIES = "NoQueries"
+    NO_OBSERVATIONS = "NoObservations"
+    DIFFERENT_WINDOWS = "DifferentWindows"
+    NO_REQUESTS = "NoRequests"
+    ERRORS_EXCEED_REQUESTS = "ErrorsExceedRequests"
+    COUNTER_NOT_YET = "CounterNotYetExported"
+    HISTOGRAM_NOT_YET = "HistogramNotYetExported"
+    UNSUPPORTED_SOURCE = "UnsupportedSource"
+    IDLE = "Idle"
+    NEVER_READ = "NeverRead"
+
+
+class SignalValue(msgspec.Struct, frozen=True, kw_only=True):
+    """One signal of one target at one frozen instant, as every exporter shows it.
+
+    Exactly one of these holds: ``value`` (and ``histogram`` for histograms) with state Fresh or Stale, or ``missing``
+    with a code. ``window`` is present for counters and histograms once two reads chain; else ``window_missing`` says
+    why. ``observed_at`` is wall seconds of the read, ``age_seconds`` its age at the instant.
+    """
+
+    signal: str
+    labels: tuple[tuple[str, str], ...] = ()
+    value: float | None = None
+    histogram: Histogram | None = None
+    info: tuple[tuple[str, str], ...] = ()
+    state: State = State.MISSING
+    age_seconds: float | None = None
+    observed_at: float | None = None
+    source: str = ""
+    missing: MissingCode | None = None
+    window: Window | None = None
+    window_missing: MissingCode | None = None

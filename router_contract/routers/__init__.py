@@ -1,0 +1,1 @@
+"""One table per router: what its exposition says, by version. Data only."""

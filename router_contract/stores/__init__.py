@@ -1,0 +1,1 @@
+"""One table per KV-cache store: what its exposition says, by version. Data only."""

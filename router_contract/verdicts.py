@@ -1,0 +1,111 @@
+"""Verdicts and the report: what judges conclude and what every exporter shows.
+
+A verdict is a label, a reason and the numbers it used. Unknown is a label of its own. A `DeploymentReport` is one
+frozen instant of one deployment; at that instant a signal has the same value, state and window in every exporter.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from router_contract.readings import FailureKind, Instant, Problem, SignalValue
+from router_contract.targets import Component, Deployment, DeploymentKey, TargetKey
+
+
+class Status(StrEnum):
+    """The three answers of a condition."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Provenance(StrEnum):
+    """Whether an answer is ours, an operator's shown with its age, or cannot be seen from here."""
+
+    COMPUTED = "Computed"
+    MIRRORED = "Mirrored"
+    NOT_OBSERVABLE = "NotObservable"
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One condition. ``last_transition`` (wall seconds) moves only when ``status`` does; ``evidence`` are its numbers."""
+
+    type: str
+    status: Status
+    reason: str
+    message: str = ""
+    provenance: Provenance = Provenance.COMPUTED
+    last_transition: float | None = None
+    observed_generation: int | None = None
+    evidence: tuple[tuple[str, str], ...] = ()
+
+
+class TargetState(StrEnum):
+    """How a target stands: never read yet, read well, failing, or left out because a limit was reached."""
+
+    PENDING = "Pending"
+    UP = "Up"
+    FAILING = "Failing"
+    SHED = "Shed"
+
+
+class TargetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One target as shown to people: where it is, how its last read went, when the next one is due.
+
+    Durations in seconds, ``last_success`` and ``last_error_at`` in wall seconds, ``next_due_seconds`` from the
+    instant of the report. ``samples_kept`` and ``samples_dropped`` are of the last good read.
+    """
+
+    key: TargetKey
+    component: Component
+    software: str
+    version: str | None
+    role: str
+    member: str
+    url: str
+    state: TargetState
+    last_error_kind: FailureKind | None = None
+    last_error: str = ""
+    last_error_at: float | None = None
+    last_success: float | None = None
+    age_seconds: float | None = None
+    duration_seconds: float | None = None
+    body_bytes: int = 0
+    samples_kept: int = 0
+    samples_dropped: int = 0
+    next_due_seconds: float | None = None
+    reads: int = 0
+    failures: int = 0
+    consecutive_failures: int = 0
+    resets: int = 0
+    absent: tuple[str, ...] = ()
+    unknown_families: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A target with every signal value at the report's instant (missing ones included, with their code)."""
+
+    status: TargetStatus
+    values: tuple[SignalValue, ...] = ()
+
+    def of(self, signal: str) -> tuple[SignalValue, ...]:
+        """The values of one signal, one for each of our label sets."""
+        return tuple(value for value in self.values if value.signal == signal)
+
+
+class DeploymentReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything known about one deployment at one instant. Exporters render it; they compute no verdicts."""
+
+    deployment: Deployment
+    at: Instant
+    targets: tuple[TargetReport, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def key(self) -> DeploymentKey:
+        """Namespace and name."""
+        return self.deployment.key

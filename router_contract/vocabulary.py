@@ -1,0 +1,124 @@
+"""How one program's exposition maps to signals: terms, the versions they hold for, and checks of a whole table.
+
+A `Term` is one row: a sample name exactly as on the wire, the labels it must carry, what its labels mean and in which
+versions it exists. A `Vocabulary` is a program's whole table. Code walks these; it names no metric.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+import msgspec
+
+from router_contract.signals import Kind
+from router_contract.targets import Component
+
+
+class Absence(StrEnum):
+    """What it means that a term's samples are not in a body that was read whole."""
+
+    ABSENT = "absent"
+    """The program does not say; nothing may be concluded."""
+    NOT_YET = "not-yet"
+    """Created at its first use (label vectors): absent means not incremented, provided a ``paired`` signal was read."""
+
+
+class Matcher(msgspec.Struct, frozen=True):
+    """A label that must have (``values``) or must not have (``negate``) one of these values. A missing label is ``""``."""
+
+    label: str
+    values: tuple[str, ...]
+    negate: bool = False
+
+    def accepts(self, value: str) -> bool:
+        """Whether a label value (``""`` when the label is missing) passes."""
+        return (value in self.values) is not self.negate
+
+
+class Labels(msgspec.Struct, frozen=True, kw_only=True):
+    """What a program's labels mean for combination. Each field lists wire label names.
+
+    ``model`` keeps models apart. ``rank`` values add up (or weigh): each is another engine with its own requests.
+    ``copy`` values repeat one number (tensor and pipeline ranks): they fold to one. ``process`` values are partial
+    writers of one number (``pid``): the largest counts. Any other label is folded by the signal's rule unless a term
+    keeps it.
+    """
+
+    model: tuple[str, ...] = ()
+    rank: tuple[str, ...] = ()
+    copy: tuple[str, ...] = ()
+    process: tuple[str, ...] = ()
+
+
+class Term(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of a table.
+
+    ``name`` is the sample name on the wire (for a histogram or summary, without ``_bucket``, ``_sum``, ``_count``).
+    ``kind`` is the wire type where it differs from the signal's (a gauge until some version). ``keep`` maps our label
+    to the wire label that is kept apart, as ``(("reason", "finished_reason"),)``. ``match`` filters samples.
+    ``scale`` multiplies the wire value into the signal's unit. ``since`` is the first version that has it, ``before``
+    the first that no longer has it; ``None`` is open. Where several terms of one signal hold and are present, the
+    lowest ``preference`` is used and the others are not added. ``parts`` above 0 marks terms of one signal that are
+    *added* because each measures a different part. ``paired`` names a signal of the same body whose presence turns a
+    `Absence.NOT_YET` absence into "not incremented yet". ``unproven`` says why no recording of the real program
+    exercises the row (empty when one does).
+    """
+
+    signal: str
+    name: str
+    kind: Kind | None = None
+    match: tuple[Matcher, ...] = ()
+    keep: tuple[tuple[str, str], ...] = ()
+    scale: float = 1.0
+    since: str | None = None
+    before: str | None = None
+    preference: int = 0
+    absence: Absence = Absence.ABSENT
+    paired: str | None = None
+    unproven: str = ""
+
+
+class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
+    """A program's whole table.
+
+    ``name`` is the module's name, ``aliases`` what users and operators call it. ``prefixes`` are the name prefixes
+    that belong to this program: a family with such a prefix that no term knows is reported as unknown. ``ignored``
+    are families we know and do not use. ``version_terms`` are ``(sample name, label)`` pairs whose label tells the
+    version.
+    """
+
+    name: str
+    component: Component
+    aliases: tuple[str, ...] = ()
+    labels: Labels
+    terms: tuple[Term, ...]
+    prefixes: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    version_terms: tuple[tuple[str, str], ...] = ()
+
+    def select(self, version: str | None) -> tuple[Term, ...]:
+        """The terms that can hold for a version; with ``None`` every term can, and presence and preference decide."""
+        if version is None:
+            return self.terms
+        at = parse_version(version)
+        return tuple(
+            term
+            for term in self.terms
+            if (term.since is None or at >= parse_version(term.since))
+            and (term.before is None or at < parse_version(term.before))
+        )
+
+
+_NUMBER = re.compile(r"\d+")
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """The leading dotted numbers of a version, padded to three: ``v0.11.0rc2.dev3+cpu`` is ``(0, 11, 0)``.
+
+    A text without any number gives ``(0, 0, 0)``. Post releases sort with their release, on purpose: no table here
+    changes inside one.
+    """
+    head = re.split(r"[^0-9.]", text.lstrip("vV"), maxsplit=1)[0]
+    numbers = [int(part) for part in _NUMBER.findall(head)][:3]
+    return tuple(numbers + [0] * (3 - len(numbers)))
