@@ -1,0 +1,69 @@
+# One place for every command. `make help` lists them.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+export PYTHONDONTWRITEBYTECODE ?= 1
+
+.PHONY: help demo test lint types layers unit lock clean bench wheel prove-main prove-kv prove-eligibility
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
+
+$(VENV)/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "the observer needs Python 3.11 or newer, found " + sys.version.split()[0] + " as $(PYTHON); set PYTHON=…")'
+	@echo "making the environment in $(VENV) with $(PYTHON)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: requirements/run.lock pyproject.toml $(VENV)/pyvenv.cfg
+	@echo "installing the run-time dependencies (hash-checked)"
+	@$(PIP) install --require-hashes -r requirements/run.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev.stamp: requirements/dev.lock $(VENV)/run.stamp
+	@echo "installing the development tools (hash-checked)"
+	@$(PIP) install --require-hashes -r requirements/dev.lock
+	@touch $@
+
+demo: $(VENV)/run.stamp ## a simulated fleet on loopback and the observer on it, with a live table
+	@$(BIN)/observer demo $(ARGS)
+
+test: lint types layers unit ## lint, types, layers, all tests
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev.stamp
+	$(BIN)/mypy
+
+layers: $(VENV)/dev.stamp
+	$(BIN)/lint-imports
+
+unit: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(ARGS)
+
+wheel: $(VENV)/dev.stamp ## build the wheel into dist/
+	$(BIN)/python -m build --wheel --no-isolation
+
+bench: $(VENV)/dev.stamp ## the benchmarks, as ratios against peers
+	$(BIN)/python benchmarks/exposition.py
+
+lock: ## write the locked, hashed requirements again
+	$(PYTHON) -m venv $(VENV)-lock && $(VENV)-lock/bin/python -m pip install --quiet uv
+	$(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --custom-compile-command "make lock" pyproject.toml requirements/build.in -o requirements/run.lock
+	$(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --custom-compile-command "make lock" --extra dev pyproject.toml requirements/build.in -c requirements/run.lock -o requirements/dev.lock
+	rm -rf $(VENV)-lock
+
+clean: ## remove the environment and everything made
+	rm -rf $(VENV) dist artifacts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+
+prove-main: $(VENV)/dev.stamp ## every proof of the main job that a command can run
+	$(BIN)/python scripts/prove_main.py
+
+prove-kv: $(VENV)/dev.stamp ## every proof about KV events
+	$(BIN)/python scripts/prove_kv.py
+
+prove-eligibility: $(VENV)/dev.stamp ## every proof about eligibility
+	$(BIN)/python scripts/prove_eligibility.py
