@@ -1,0 +1,191 @@
+"""`.obsrec` files: what the observer saw, kept so that the same pipeline can see it again offline.
+
+A recording is a zip of ``manifest.json`` (format version), ``events.jsonl`` (one event a line: both clocks, wall and
+monotonic seconds, kind, target, body hash) and ``bodies/<sha256>``. Equal bodies are stored once. This module owns the
+format in both directions; it judges nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Literal, Self
+
+import msgspec
+
+from router_contract.readings import FailureKind, Instant, ScrapeFailed
+from router_contract.targets import Deployment, TargetKey
+
+FORMAT_VERSION = 1
+MAX_BODY_BYTES = 64 * 1024 * 1024
+MAX_EVENT_BYTES = 16 * 1024 * 1024
+
+
+class RecordingError(Exception):
+    """A recording that cannot be read; the message names the file, the entry and what was wanted."""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The first thing read: which format this is, who wrote it, when (wall seconds)."""
+
+    format: Literal["obsrec"] = "obsrec"
+    version: int = FORMAT_VERSION
+    writer: str = ""
+    started: float = 0.0
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that happened. ``kind`` is ``fleet`` (body: the deployments as JSON), ``body`` or ``failed``."""
+
+    mono: float
+    wall: float
+    kind: str
+    target: TargetKey | None = None
+    body: str = ""
+    duration: float = 0.0
+    failure: FailureKind | None = None
+    detail: str = ""
+    status: int | None = None
+
+    @property
+    def at(self) -> Instant:
+        """The moment on both clocks."""
+        return Instant(self.mono, self.wall)
+
+
+class Recorder:
+    """Writes one recording. Use it as a context manager: the file is complete only once it is closed.
+
+    Raises `RecordingError` when the file exists already or cannot be made; later writes raise `OSError` as they come.
+    """
+
+    def __init__(self, path: Path, *, writer: str, started: Instant) -> None:
+        try:
+            self._zip = zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED, compresslevel=1)
+        except FileExistsError:
+            raise RecordingError(f"{path} exists already; name a new file to record into") from None
+        except OSError as error:
+            raise RecordingError(f"{path} cannot be written: {error.strerror}") from error
+        # The zip format cannot grow two members at once, so the events wait in a file of their own until the end.
+        self._events: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # close() ends it
+        self._kept: set[str] = set()
+        self._encode = msgspec.json.Encoder().encode
+        self._zip.writestr("manifest.json", self._encode(Manifest(writer=writer, started=started.wall)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def fleet(self, deployments: tuple[Deployment, ...], at: Instant) -> None:
+        """The set of deployments changed."""
+        self._event(Event(mono=at.mono, wall=at.wall, kind="fleet", body=self._keep(self._encode(deployments))))
+
+    def body(self, target: TargetKey, body: bytes, at: Instant, duration: float) -> None:
+        """A target answered."""
+        self._event(
+            Event(mono=at.mono, wall=at.wall, kind="body", target=target, body=self._keep(body), duration=duration)
+        )
+
+    def failed(self, failure: ScrapeFailed) -> None:
+        """A target did not answer, or not with an exposition."""
+        self._event(
+            Event(
+                mono=failure.at.mono,
+                wall=failure.at.wall,
+                kind="failed",
+                target=failure.target,
+                duration=failure.duration_seconds,
+                failure=failure.kind,
+                detail=failure.detail,
+                status=failure.status,
+            )
+        )
+
+    def close(self) -> None:
+        """Finish the file. Closing twice is fine."""
+        if self._events.closed:
+            return
+        self._events.seek(0)
+        with self._zip.open("events.jsonl", "w") as member:
+            while chunk := self._events.read(1 << 20):
+                member.write(chunk)
+        self._events.close()
+        self._zip.close()
+
+    def _keep(self, body: bytes) -> str:
+        digest = hashlib.sha256(body).hexdigest()
+        if digest not in self._kept:
+            self._kept.add(digest)
+            self._zip.writestr(f"bodies/{digest}", body)
+        return digest
+
+    def _event(self, event: Event) -> None:
+        self._events.write(self._encode(event) + b"\n")
+
+
+class Recording:
+    """Reads one recording. Bodies are checked against their hash; a damaged or newer file is refused in a sentence."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._zip = zipfile.ZipFile(path)
+            self.manifest = msgspec.json.decode(self._zip.read("manifest.json"), type=Manifest)
+        except (OSError, zipfile.BadZipFile, KeyError, msgspec.MsgspecError) as error:
+            raise RecordingError(f"{path} is not a recording: {error}") from error
+        if self.manifest.version > FORMAT_VERSION:
+            raise RecordingError(
+                f"{path} has recording format {self.manifest.version}; this observer reads up to {FORMAT_VERSION}: use a newer one"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._zip.close()
+
+    def events(self) -> Iterator[Event]:
+        """The events in the order they happened."""
+        decode = msgspec.json.Decoder(Event).decode
+        try:
+            with self._zip.open("events.jsonl") as lines:
+                number = 0
+                while line := lines.readline(MAX_EVENT_BYTES + 1):
+                    number += 1
+                    if len(line) > MAX_EVENT_BYTES:
+                        raise RecordingError(f"{self._path}: event {number} is longer than {MAX_EVENT_BYTES} bytes")
+                    yield decode(line)
+        except (KeyError, zipfile.BadZipFile, msgspec.MsgspecError) as error:
+            raise RecordingError(f"{self._path}: events.jsonl cannot be read: {error}") from error
+
+    def body(self, event: Event) -> bytes:
+        """The body of an event."""
+        name = f"bodies/{event.body}"
+        try:
+            size = self._zip.getinfo(name).file_size
+            if size > MAX_BODY_BYTES:
+                raise RecordingError(f"{self._path}: {name} unpacks to {size} bytes, at most {MAX_BODY_BYTES} are read")
+            body = self._zip.read(name)
+        except (KeyError, zipfile.BadZipFile) as error:
+            raise RecordingError(f"{self._path}: {name} cannot be read: {error}") from error
+        found = hashlib.sha256(body).hexdigest()
+        if found != event.body:
+            raise RecordingError(f"{self._path}: {name} is damaged: its content has the hash {found}")
+        return body
+
+    def deployments(self, event: Event) -> tuple[Deployment, ...]:
+        """The deployments of a ``fleet`` event."""
+        try:
+            return msgspec.json.decode(self.body(event), type=tuple[Deployment, ...])
+        except msgspec.MsgspecError as error:
+            raise RecordingError(f"{self._path}: bodies/{event.body} is not a set of deployments: {error}") from error

@@ -1,0 +1,115 @@
+"""What goes into a recording comes out again, and a damaged or newer one is refused in a sentence."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from observer.collect.recording import Recorder, Recording, RecordingError
+from router_contract.readings import FailureKind, Instant, ScrapeFailed
+from router_contract.targets import Address, Component, Deployment, DeploymentKey, Member, Replica, Role, TargetKey
+
+KEY = DeploymentKey("default", "chat")
+TARGET = TargetKey(KEY, "static:1", Component.ENGINE, 8000)
+DEPLOYMENT = Deployment(
+    key=KEY,
+    uid="static:d",
+    model="tiny",
+    roles=(
+        Role(
+            name="server",
+            engine="vllm",
+            replicas=(
+                Replica(
+                    ordinal=0,
+                    members=(Member(uid="static:1", name="a", metrics=Address(host="::1", port=8000)),),
+                ),
+            ),
+        ),
+    ),
+)
+
+
+def write(path: Path) -> None:
+    with Recorder(path, writer="test", started=Instant(1.0, 100.0)) as recorder:
+        recorder.fleet((DEPLOYMENT,), Instant(1.0, 100.0))
+        recorder.body(TARGET, b"a 1\n", Instant(2.0, 101.0), 0.01)
+        recorder.body(TARGET, b"a 1\n", Instant(3.0, 102.0), 0.02)
+        recorder.failed(
+            ScrapeFailed(target=TARGET, at=Instant(4.0, 103.0), kind=FailureKind.HTTP, detail="503", status=503)
+        )
+
+
+def test_everything_comes_back_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "a.obsrec"
+    write(path)
+    with Recording(path) as recording:
+        events = list(recording.events())
+        assert [event.kind for event in events] == ["fleet", "body", "body", "failed"]
+        assert recording.deployments(events[0]) == (DEPLOYMENT,)
+        assert [recording.body(event) for event in events[1:3]] == [b"a 1\n", b"a 1\n"]
+        assert events[1].body == events[2].body
+        assert events[2].at == Instant(3.0, 102.0)
+        assert (events[3].failure, events[3].status, events[3].target) == (FailureKind.HTTP, 503, TARGET)
+    with zipfile.ZipFile(path) as archive:
+        assert len([name for name in archive.namelist() if name.startswith("bodies/")]) == 2
+
+
+def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "a.obsrec"
+    path.write_text("mine")
+    with pytest.raises(RecordingError, match="exists already"):
+        Recorder(path, writer="test", started=Instant(0, 0))
+    assert path.read_text() == "mine"
+
+
+def tampered(path: Path, **changes: bytes | None) -> Path:
+    write(path.with_suffix(".good"))
+    with zipfile.ZipFile(path.with_suffix(".good")) as source, zipfile.ZipFile(path, "w") as out:
+        for name in source.namelist():
+            kind = "body" if name.startswith("bodies/") else name.split(".")[0]
+            content = changes.get(kind, source.read(name))
+            if content is not None:
+                out.writestr(name, content)
+    return path
+
+
+def read_all(path: Path) -> None:
+    with Recording(path) as recording:
+        for event in recording.events():
+            if event.body:
+                recording.body(event)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"manifest": json.dumps({"format": "obsrec", "version": 2}).encode()},
+            "format 2; this observer reads up to 1",
+        ),
+        ({"manifest": b"{}x"}, "is not a recording"),
+        ({"manifest": None}, "is not a recording"),
+        ({"events": None}, "events.jsonl cannot be read"),
+        ({"events": b'{"kind": 3}\n'}, "events.jsonl cannot be read"),
+        ({"body": b"other"}, "is damaged"),
+        ({"body": None}, "cannot be read"),
+    ],
+    ids=["newer", "manifest-damaged", "no-manifest", "no-events", "event-damaged", "body-changed", "body-missing"],
+)
+def test_a_damaged_or_newer_recording_is_refused(
+    tmp_path: Path, changes: dict[str, bytes | None], message: str
+) -> None:
+    path = tampered(tmp_path / "b.obsrec", **changes)
+    with pytest.raises(RecordingError, match=message):
+        read_all(path)
+
+
+def test_a_file_that_is_no_zip_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.obsrec"
+    path.write_bytes(b"not a zip")
+    with pytest.raises(RecordingError, match="is not a recording"):
+        Recording(path)
