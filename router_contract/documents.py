@@ -1,14 +1,35 @@
 """The published documents: `ModelDeploymentMetrics`, field for field as its readers know it, plus our optional fields.
 
 Field names on the wire are camelCase. Fields that a reader of the original schema does not know are optional and are
-left out when unset. `REASONS` is the closed list of sentences behind each `MissingCode`.
+left out when unset. `REASONS` is the closed list of sentences behind each `MissingCode`, `SKIPPED` the one behind each
+`SkipCode`.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
-from router_contract.readings import MissingCode
+from router_contract.readings import Estimate, MissingCode
+
+__all__ = [
+    "REASONS",
+    "SKIPPED",
+    "CacheHit",
+    "Coverage",
+    "Estimate",
+    "Gauge",
+    "Metadata",
+    "Missing",
+    "ModelDeploymentMetrics",
+    "Reason",
+    "RoleLatency",
+    "SkipCode",
+    "Skipped",
+    "Unavailable",
+    "WindowEntry",
+]
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -16,18 +37,6 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     name: str
     namespace: str
-
-
-class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """A quantile from merged buckets: the interpolated value, the bracket it lies in, and whether it is exact.
-
-    ``high`` is ``None`` when the rank lies beyond the last finite bound.
-    """
-
-    value: float
-    low: float
-    high: float | None
-    exact: bool
 
 
 class Gauge(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -112,9 +121,9 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RoleLatency(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Latency of a whole role, its members' histograms merged on their common bounds."""
+    """Latency of a whole role, its members' histograms merged on their common bounds. ``pod`` of an entry is empty."""
 
-    name: str
+    role: str
     latency: tuple[WindowEntry, ...]
 
 
@@ -138,4 +147,79 @@ class ModelDeploymentMetrics(msgspec.Struct, frozen=True, kw_only=True, rename="
     roles: tuple[RoleLatency, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
-REASONS: dict[MissingCode, str] = {}
+class Unavailable(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer instead of a document: ``reason`` is ``NotFound`` or ``ServiceUnavailable``, ``message`` says why."""
+
+    reason: str
+    message: str
+
+
+class SkipCode(StrEnum):
+    """Why a Pod of the deployment is not expected to serve. Closed."""
+
+    FOLLOWER = "Follower"
+    TERMINATING = "Terminating"
+    NOT_STARTED = "NotStarted"
+
+
+SKIPPED: dict[SkipCode, str] = {
+    SkipCode.FOLLOWER: "this Pod is part of a replica that another Pod answers for",
+    SkipCode.TERMINATING: "this Pod is being deleted",
+    SkipCode.NOT_STARTED: "no container of this Pod runs yet",
+}
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """How a `MissingCode` reads. ``sentence`` may hold ``{detail}``; ``partial`` says whether it marks the document."""
+
+    sentence: str
+    partial: bool = True
+
+    def text(self, detail: str) -> str:
+        """The sentence with its detail; a sentence without a place for one is returned as it is."""
+        return self.sentence.format(detail=detail)
+
+
+REASONS: dict[MissingCode, Reason] = {
+    MissingCode.NO_OWNED_POD: Reason("no Pod of this role exists, {detail}"),
+    MissingCode.PODS_MISSING: Reason("{detail} Pods that should serve are present"),
+    MissingCode.TOO_MANY_PODS: Reason("not read: the limit on Pods of one deployment is reached"),
+    MissingCode.LIST_FAILED: Reason("the last list of Pods failed, so there may be others"),
+    MissingCode.NO_ADDRESS: Reason("no metrics address is known for this Pod"),
+    MissingCode.NEVER_READ: Reason("not read yet"),
+    MissingCode.SCRAPE_FAILED: Reason("the last read failed: {detail}"),
+    MissingCode.EXPIRED: Reason("the last good read is too old to show"),
+    MissingCode.UNKNOWN_SOFTWARE: Reason("no table says what the metrics of {detail} mean"),
+    MissingCode.ABSENT: Reason("the Pod answered without this metric"),
+    MissingCode.UNREADABLE: Reason("the Pod answered, but this metric could not be read"),
+    MissingCode.NOT_FINITE: Reason("the Pod answered with a number that is not finite or is below zero"),
+    MissingCode.AWAITING_SECOND_SAMPLE: Reason("a second read is needed before anything can be said to have moved"),
+    MissingCode.COUNTER_RESET: Reason("the counter restarted and no two reads of the window belong together"),
+    MissingCode.INCOMPATIBLE_DENOMINATOR: Reason(
+        "more hits than queries in the window: the two do not belong together"
+    ),
+    MissingCode.NO_QUERIES: Reason("nothing was looked up during the window"),
+    MissingCode.NO_OBSERVATIONS: Reason("nothing was observed during the window"),
+    MissingCode.DIFFERENT_WINDOWS: Reason("requests and failures were read over different windows"),
+    MissingCode.NO_REQUESTS: Reason("no request ended during the window"),
+    MissingCode.ERRORS_EXCEED_REQUESTS: Reason("more failures than requests in the window"),
+    MissingCode.COUNTER_NOT_YET: Reason(
+        "not exported before its first increment; its companion was read in the same answer", partial=False
+    ),
+    MissingCode.HISTOGRAM_NOT_YET: Reason(
+        "not exported before its first observation; its companion observed nothing in the window", partial=False
+    ),
+    MissingCode.IDLE: Reason("idle window: this Pod had no work", partial=False),
+    MissingCode.UNSUPPORTED_SOURCE: Reason("unsupported source: this program does not export it", partial=False),
+    MissingCode.NO_ROUTER_GAUGE: Reason(
+        "unsupported source: this router has no such gauge when prefill and decode are separate", partial=False
+    ),
+    MissingCode.NO_CONNECTOR: Reason(
+        "unsupported source: no KV connector is configured and nothing was ever looked up through one", partial=False
+    ),
+    MissingCode.NOT_THE_STORE: Reason(
+        "unsupported source: these counters do not measure an attached store on this Pod", partial=False
+    ),
+    MissingCode.NO_HOST_TIER: Reason("unsupported source: no host cache tier is configured", partial=False),
+    MissingCode.NO_STORAGE_TIER: Reason("unsupported source: no storage cache tier is configured", partial=False),
+}

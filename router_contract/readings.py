@@ -98,18 +98,33 @@ class ScrapeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     body_bytes: int = 0
 
 
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """A quantile from merged buckets: the interpolated value, the bracket it lies in, and whether it is exact.
+
+    ``high`` is ``None`` when the rank lies beyond the last finite bound.
+    """
+
+    value: float
+    low: float
+    high: float | None
+    exact: bool
+
+
 class Window(msgspec.Struct, frozen=True, kw_only=True):
     """What moved during a rolling window: a chain of deltas between consecutive reads.
 
     ``increase`` is the counter's growth (for histograms, the number of observations), ``seconds`` the true span
     between the first and last read used. ``lossy`` says that a restart inside lost at most one scrape period.
-    ``histogram`` is the delta of a histogram signal.
+    ``histogram`` is the delta of a histogram signal, ``mean`` its sum over its count (``None`` without an observation
+    or without a sum), ``quantiles`` its ``(q, estimate)`` pairs in rising order of ``q`` (empty without an observation).
     """
 
     increase: float
     seconds: float
     lossy: bool = False
     histogram: Histogram | None = None
+    mean: float | None = None
+    quantiles: tuple[tuple[float, Estimate], ...] = ()
 
     @property
     def per_second(self) -> float:
@@ -142,6 +157,13 @@ class MissingCode(StrEnum):
     UNSUPPORTED_SOURCE = "UnsupportedSource"
     IDLE = "Idle"
     NEVER_READ = "NeverRead"
+    NO_ADDRESS = "NoAddress"
+    LIST_FAILED = "ListFailed"
+    NO_ROUTER_GAUGE = "UnsupportedRouterGauge"
+    NO_CONNECTOR = "UnsupportedNoConnector"
+    NOT_THE_STORE = "UnsupportedNotTheStore"
+    NO_HOST_TIER = "UnsupportedNoHostTier"
+    NO_STORAGE_TIER = "UnsupportedNoStorageTier"
 
 
 class SignalValue(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +171,12 @@ class SignalValue(msgspec.Struct, frozen=True, kw_only=True):
 
     Exactly one of these holds: ``value`` (and ``histogram`` for histograms) with state Fresh or Stale, or ``missing``
     with a code. ``window`` is present for counters and histograms once two reads chain; else ``window_missing`` says
-    why. ``observed_at`` is wall seconds of the read, ``age_seconds`` its age at the instant.
+    why. ``observed_at`` is wall seconds of the read, ``age_seconds`` its age at the instant. ``source`` is the wire
+    name that was read or, for a missing value, the one that was looked for (empty when no table names one).
+
+    ``running_total`` is what the observer itself has seen a counter grow by since it first read it: it never falls
+    while the observer runs, whatever the program's restarts do. ``running_histogram`` is the same for a histogram.
+    Both are ``None`` before the first read.
     """
 
     signal: str
@@ -164,3 +191,5 @@ class SignalValue(msgspec.Struct, frozen=True, kw_only=True):
     missing: MissingCode | None = None
     window: Window | None = None
     window_missing: MissingCode | None = None
+    running_total: float | None = None
+    running_histogram: Histogram | None = None

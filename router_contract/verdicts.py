@@ -87,14 +87,30 @@ class TargetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A target with every signal value at the report's instant (missing ones included, with their code)."""
+    """A target with every signal value at the report's instant (missing ones included, with their code).
+
+    ``values`` holds one value for each of our label sets (ranks apart). ``merged`` holds the histogram signals that
+    have several label sets once more, as one value without rank labels and with the quantiles of the merged window.
+    """
 
     status: TargetStatus
     values: tuple[SignalValue, ...] = ()
+    merged: tuple[SignalValue, ...] = ()
 
     def of(self, signal: str) -> tuple[SignalValue, ...]:
         """The values of one signal, one for each of our label sets."""
         return tuple(value for value in self.values if value.signal == signal)
+
+
+class RoleMeasurement(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole role's histograms, its members merged on their common bounds; one value for each signal, no labels.
+
+    ``mismatched`` names the signals whose members share no finite bound: they are not in ``values``.
+    """
+
+    name: str
+    values: tuple[SignalValue, ...] = ()
+    mismatched: tuple[str, ...] = ()
 
 
 class DeploymentReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +119,7 @@ class DeploymentReport(msgspec.Struct, frozen=True, kw_only=True):
     deployment: Deployment
     at: Instant
     targets: tuple[TargetReport, ...] = ()
+    roles: tuple[RoleMeasurement, ...] = ()
     conditions: tuple[Condition, ...] = ()
 
     @property
