@@ -1,0 +1,68 @@
+"""One simulated process seen from the network: a listener on a loopback port that can die and come back on it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+from aiohttp import web
+
+
+class Listener:
+    """An HTTP server on one port that stays reserved while nothing listens: then connections are refused."""
+
+    def __init__(self, make_app: Callable[[], web.Application], host: str = "127.0.0.1", port: int = 0) -> None:
+        self._make_app = make_app
+        self._host = host
+        self._socket: socket.socket | None = None
+        self._runner: web.AppRunner | None = None
+        self.port = port
+        self._reserve()
+
+    @property
+    def url(self) -> str:
+        """The base URL without a path."""
+        return f"http://{self._host}:{self.port}"
+
+    @property
+    def listening(self) -> bool:
+        """Whether connections are accepted."""
+        return self._runner is not None
+
+    def _reserve(self) -> None:
+        self._socket = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind((self._host, self.port))
+        self.port = self._socket.getsockname()[1]
+
+    async def start(self) -> None:
+        """Accept connections. A listener that already listens stays as it is."""
+        if self._runner is not None:
+            return
+        if self._socket is None:
+            self._reserve()
+        runner = web.AppRunner(
+            self._make_app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.0, keepalive_timeout=75.0
+        )
+        await runner.setup()
+        assert self._socket is not None  # noqa: S101  _reserve above made it
+        await web.SockSite(runner, self._socket, backlog=256).start()
+        self._runner = runner
+
+    async def die(self) -> None:
+        """Break every connection and refuse new ones; the port stays reserved for the next life."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            self._socket = None
+            await runner.cleanup()
+            self._reserve()
+
+    async def close(self) -> None:
+        """Stop and give the port back."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            self._socket = None
+            await runner.cleanup()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
