@@ -2,6 +2,10 @@
 
 A `Term` is one row: a sample name exactly as on the wire, the labels it must carry, what its labels mean and in which
 versions it exists. A `Vocabulary` is a program's whole table. Code walks these; it names no metric.
+
+Version bounds come from the releases that were looked at. Between two of them nobody knows where a change fell, so both
+sides are allowed there and presence decides: ``since`` is the release right after the last one without the name,
+``before`` the first release looked at that lacks it.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True):
     ``model`` keeps models apart. ``rank`` values add up (or weigh): each is another engine with its own requests.
     ``copy`` values repeat one number (tensor and pipeline ranks): they fold to one. ``process`` values are partial
     writers of one number (``pid``): the largest counts. Any other label is folded by the signal's rule unless a term
-    keeps it.
+    keeps it. A label that a sample does not carry reads as ``""``.
     """
 
     model: tuple[str, ...] = ()
@@ -59,10 +63,12 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
     to the wire label that is kept apart, as ``(("reason", "finished_reason"),)``. ``match`` filters samples.
     ``scale`` multiplies the wire value into the signal's unit. ``since`` is the first version that has it, ``before``
     the first that no longer has it; ``None`` is open. Where several terms of one signal hold and are present, the
-    lowest ``preference`` is used and the others are not added. ``parts`` above 0 marks terms of one signal that are
-    *added* because each measures a different part. ``paired`` names a signal of the same body whose presence turns a
-    `Absence.NOT_YET` absence into "not incremented yet". ``unproven`` says why no recording of the real program
-    exercises the row (empty when one does).
+    lowest ``preference`` is used and the others are not added; a term is present when a sample passes its ``match``.
+    ``paired`` names a signal of the same body whose presence turns a `Absence.NOT_YET` absence into "not incremented
+    yet". ``sentinels`` are values that are no measurement (a removed worker's -1): samples with them are left out.
+    ``value_label`` names a wire label whose number is the value, in place of the sample's (configuration told as
+    labels); a label that is no number gives no value. ``unproven`` says why no recording of the real program exercises
+    the row (empty when one does).
     """
 
     signal: str
@@ -76,16 +82,31 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
     preference: int = 0
     absence: Absence = Absence.ABSENT
     paired: str | None = None
+    sentinels: tuple[float, ...] = ()
+    value_label: str | None = None
     unproven: str = ""
+
+
+class VersionSource(msgspec.Struct, frozen=True):
+    """An endpoint of the program's API whose JSON object tells its version: GET ``path``, text at key ``field``."""
+
+    path: str
+    field: str
 
 
 class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
     """A program's whole table.
 
     ``name`` is the module's name, ``aliases`` what users and operators call it. ``prefixes`` are the name prefixes
-    that belong to this program: a family with such a prefix that no term knows is reported as unknown. ``ignored``
-    are families we know and do not use. ``version_terms`` are ``(sample name, label)`` pairs whose label tells the
-    version.
+    that belong to this program: a family with such a prefix that `knows` denies is reported as unknown. ``ignored``
+    are families, named as on their TYPE line, that we know and do not use. ``version_terms`` are ``(sample name,
+    label)`` pairs whose label tells the version, ``version_sources`` the API endpoints that do, best first.
+
+    ``progress`` are signals that only served work moves: they prove progress, and idleness by not moving.
+    ``self_moving`` are signals that also move by themselves (health probes, warm-up): they prove that the engine's
+    loop runs and say nothing about traffic. ``running`` and ``waiting`` are the levels whose sum is the work in hand.
+    ``inference_routes`` are the values of a router's ``route`` label that are inference calls; any other value is a
+    probe or administration and is shown, not counted as a request.
     """
 
     name: str
@@ -96,10 +117,19 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
     prefixes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     version_terms: tuple[tuple[str, str], ...] = ()
+    version_sources: tuple[VersionSource, ...] = ()
+    progress: tuple[str, ...] = ()
+    self_moving: tuple[str, ...] = ()
+    running: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    inference_routes: tuple[str, ...] = ()
 
     def select(self, version: str | None) -> tuple[Term, ...]:
-        """The terms that can hold for a version; with ``None`` every term can, and presence and preference decide."""
-        if version is None:
+        """The terms that can hold for a version.
+
+        With ``None``, or a text that holds no number (``main``), every term can, and presence and preference decide.
+        """
+        if version is None or not has_version(version):
             return self.terms
         at = parse_version(version)
         return tuple(
@@ -109,8 +139,28 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
             and (term.before is None or at < parse_version(term.before))
         )
 
+    def claims(self, family: str) -> bool:
+        """Whether a family's name belongs to this program by its prefix."""
+        return family.startswith(self.prefixes)
+
+    def knows(self, family: str) -> bool:
+        """Whether a family is used by a term or ignored on purpose.
+
+        ``family`` is the name on a TYPE line: text expositions keep ``_total`` there, OpenMetrics takes it off, and
+        ``_created`` families stand beside counters and histograms; all three forms are known.
+        """
+        bare = family.removesuffix("_created").removesuffix("_total")
+        names = {term.name for term in self.terms} | set(self.ignored)
+        return any(name in names for name in (family, bare, f"{bare}_total"))
+
 
 _NUMBER = re.compile(r"\d+")
+_HEAD = re.compile(r"[vV]?\d")
+
+
+def has_version(text: str) -> bool:
+    """Whether a text starts like a version (``0.5.4``, ``v0.10.0-rc.1``); ``main`` or ``latest`` tell nothing."""
+    return _HEAD.match(text) is not None
 
 
 def parse_version(text: str) -> tuple[int, ...]:
