@@ -137,6 +137,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     listed as skipped and never expected to expose anything. ``started`` is False while no container runs.
     ``readiness_gated`` says whether ``ready`` means that the engine answered, not only that a process started.
     ``restarts`` and ``started_at`` (wall seconds) describe the serving container where the platform tells them.
+    ``ports`` are the container ports the Pod declares (empty: only those of ``api`` and ``metrics`` are known).
+    ``ancillary`` marks a Pod that belongs to the replica and is no member of its group (a Ray head).
     """
 
     uid: str
@@ -157,6 +159,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float | None = None
     declared_total: int | None = None
     skipped_reason: str = ""
+    ports: tuple[int, ...] = ()
+    ancillary: bool = False
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,184 @@
+"""What a platform says about a deployment beside its Pods: objects observed, observed absent, or not observed.
+
+Every optional object has three values: a struct (observed), ``None`` (observed absent) and `msgspec.UNSET` (nobody
+could look). The difference decides verdicts, so a discoverer must never write ``None`` for what it did not read.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from router_contract.status import Retirement
+
+Unset = msgspec.UnsetType
+
+
+class SourceFault(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One kind of object that could not be read: ``why`` is NotInstalled, Forbidden or Failing; ``since`` wall."""
+
+    kind: str
+    why: str
+    since: float
+    detail: str = ""
+
+
+class OperatorCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A condition exactly as an operator wrote it, unknown types and reasons included."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    observed_generation: int | None = None
+    last_transition: float | None = None
+
+
+class OperatorStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The operator's own voice: its conditions and phase, the generation it saw, and when we read it (wall)."""
+
+    read_at: float
+    observed_generation: int | None = None
+    phase: str = ""
+    phase_message: str = ""
+    conditions: tuple[OperatorCondition, ...] = ()
+
+
+class BindingFact(msgspec.Struct, frozen=True, kw_only=True):
+    """The referenced cache binding. ``domain_read`` says that its domain was read."""
+
+    name: str
+    ready: bool
+    deleting: bool = False
+    domain_read: bool = True
+
+
+class WorkloadFact(msgspec.Struct, frozen=True, kw_only=True):
+    """One replica's quota Workload. ``flavors`` are those of its accelerator credits, none when it has no accelerator."""
+
+    role: str
+    ordinal: int | None = None
+    reserved: bool = False
+    preempted: bool = False
+    deactivated: bool = False
+    flavors: tuple[str, ...] = ()
+
+
+class WeightsFact(msgspec.Struct, frozen=True, kw_only=True):
+    """The referenced model artifact and how its weights reach the Pods.
+
+    ``refused`` is a planning refusal in the operator's word (AccessModeConflict, …), empty when none. ``delivery`` is
+    Mount or Download. ``pods_have_them`` is ``None`` when no Pod was there to ask.
+    """
+
+    found: bool
+    resolved: bool = False
+    claim_bound: bool | None = None
+    refused: str = ""
+    materialized: bool | None = None
+    failed: bool = False
+    delivery: str = "Mount"
+    pods_have_them: bool | None = None
+
+
+class RouterObjectsFact(msgspec.Struct, frozen=True, kw_only=True):
+    """The managed router's objects: whether they rendered, whether they exist, and the ready replicas of them."""
+
+    render_error: str = ""
+    deployed: bool = True
+    ready: int = 0
+
+
+class RolloutFact(msgspec.Struct, frozen=True, kw_only=True):
+    """How running replicas compare with the desired render, counted over replicas this pass could account for."""
+
+    desired: int
+    accounted: int
+    current: int
+    outdated_roles: tuple[str, ...] = ()
+    held_by: str = ""
+
+
+class ElasticFact(msgspec.Struct, frozen=True, kw_only=True):
+    """The elastic resize as its owner reports it."""
+
+    refused: bool = False
+    retries_spent: bool = False
+    world_known: bool = True
+    detail: str = ""
+
+
+class ScalerFact(msgspec.Struct, frozen=True, kw_only=True):
+    """Who owns the replica count and which decision last changed it, as the annotations say."""
+
+    binding: str = ""
+    decision: str = ""
+
+
+class PublisherFact(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether one role's rendered Pods carry KV-event publisher configuration."""
+
+    role: str
+    publishes: bool
+
+
+class ContractRole(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One role's entry of the contract a router is rendered from. ``selector`` is ``(label, value)`` pairs, sorted."""
+
+    name: str
+    kind: str
+    selector: tuple[tuple[str, str], ...] = ()
+    endpoint: str = ""
+    events_endpoint: str | None = None
+    events_replay: str | None = None
+    selected: tuple[str, ...] | None = None
+
+
+class ContractMetrics(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The metric names and the port that the contract tells the router to read at every engine."""
+
+    port: int
+    names: tuple[tuple[str, str], ...] = ()
+
+
+class RouterContract(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`status.router` as published. ``metrics`` is ``None`` for routers that read no engine series."""
+
+    name: str
+    endpoint: str = ""
+    pool_endpoint: str = ""
+    roles: tuple[ContractRole, ...] = ()
+    metrics: ContractMetrics | None = None
+
+
+class PlatformFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a platform says about one deployment. Defaults are those of a static file: nothing was looked at.
+
+    ``managed`` means that an operator renders the engine's arguments and gates, so that `Role.command` is a take-over.
+    ``declared`` means that a leg nobody can observe here counts as Verified (``declared``). ``seats`` means that the
+    platform numbers members. ``ready_by_reading`` means that only our own reads prove readiness (static targets).
+    ``eviction_note`` is appended to the phase message while nothing is ready.
+    """
+
+    platform: str = "static"
+    managed: bool = False
+    declared: bool = True
+    seats: bool = False
+    ready_by_reading: bool = True
+    ordered: tuple[str, ...] = ()
+    sources: tuple[SourceFault, ...] = ()
+    operator: OperatorStatus | None | Unset = msgspec.UNSET
+    cache: bool | Unset = msgspec.UNSET
+    binding: BindingFact | None | Unset = msgspec.UNSET
+    workloads: tuple[WorkloadFact, ...] | Unset = msgspec.UNSET
+    reserved_namespace: bool | Unset = msgspec.UNSET
+    weights: WeightsFact | None | Unset = msgspec.UNSET
+    router_objects: RouterObjectsFact | None | Unset = msgspec.UNSET
+    rollout: RolloutFact | Unset = msgspec.UNSET
+    publishers: tuple[PublisherFact, ...] | Unset = msgspec.UNSET
+    retirement: Retirement | None | Unset = msgspec.UNSET
+    elastic: ElasticFact | None | Unset = msgspec.UNSET
+    scaler: ScalerFact | None | Unset = msgspec.UNSET
+    contract: RouterContract | None | Unset = msgspec.UNSET
+    endpoint: str | None | Unset = msgspec.UNSET
+    port: int | None = None
+    eviction_note: str = ""
