@@ -104,7 +104,8 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
 
     ``progress`` are signals that only served work moves: they prove progress, and idleness by not moving.
     ``self_moving`` are signals that also move by themselves (health probes, warm-up): they prove that the engine's
-    loop runs and say nothing about traffic. ``running`` and ``waiting`` are the levels whose sum is the work in hand.
+    loop runs and say nothing about traffic. ``idle_levels`` are the levels that must all be read and be 0 before an
+    engine counts as idle: one that was not read leaves it unknown.
     ``inference_routes`` are the values of a router's ``route`` label that are inference calls; any other value is a
     probe or administration and is shown, not counted as a request.
     """
@@ -120,8 +121,7 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
     version_sources: tuple[VersionSource, ...] = ()
     progress: tuple[str, ...] = ()
     self_moving: tuple[str, ...] = ()
-    running: tuple[str, ...] = ()
-    waiting: tuple[str, ...] = ()
+    idle_levels: tuple[str, ...] = ()
     inference_routes: tuple[str, ...] = ()
 
     def select(self, version: str | None) -> tuple[Term, ...]:

@@ -1,0 +1,107 @@
+"""The vLLM router table.
+
+Facts that shape it: requests count at completion and only successes; a chat that ends in 500 moves nothing but the
+exhausted retries; proxied probes (`/metrics`, `/server_info`, `/v1/models` on the API port) count as requests and
+selections; the worker count is there before any worker is up and absent in prefill/decode; the health gauge of a
+removed worker stays 1; running requests are exported only by some policies and never in prefill/decode. Prefill/decode
+has families of its own.
+"""
+
+from router_contract.targets import Component
+from router_contract.vocabulary import Absence, Labels, Term, Vocabulary
+
+_WORKER = (("worker", "worker"),)
+_ROUTE = (("route", "route"),)
+_PD_FAILED = "no recording has a failed request in prefill/decode"
+
+
+def _later(signal: str, name: str, keep: tuple[tuple[str, str], ...] = (), unproven: str = "") -> Term:
+    """A family that appears at its first use; the health gauge, there from the start, is its pair."""
+    return Term(
+        signal=signal,
+        name=name,
+        keep=keep,
+        absence=Absence.NOT_YET,
+        paired="router-worker-health",
+        unproven=unproven,
+    )
+
+
+def _paired_pd(signal: str, name: str, keep: tuple[tuple[str, str], ...]) -> Term:
+    """An error family of prefill/decode: only a body that shows such requests can say "none yet"."""
+    return Term(
+        signal=signal,
+        name=name,
+        keep=keep,
+        absence=Absence.NOT_YET,
+        paired="router-pd-requests",
+        unproven=_PD_FAILED,
+    )
+
+
+_WORKERS = (
+    Term(signal="router-reported-workers", name="vllm_router_active_workers"),
+    Term(signal="router-worker-health", name="vllm_router_worker_health", keep=_WORKER),
+    Term(signal="router-worker-circuit", name="vllm_router_cb_state", keep=_WORKER),
+    Term(signal="router-requests-running", name="vllm_router_running_requests"),
+    Term(signal="router-worker-active-requests", name="vllm_router_running_requests", keep=_WORKER),
+    Term(signal="router-pd-active-decodes", name="vllm_router_pd_active_decode_requests", keep=_WORKER),
+    Term(signal="router-pd-pending-decodes", name="vllm_router_pd_pending_decode_requests", keep=_WORKER),
+    Term(signal="router-pd-active-prefill-tokens", name="vllm_router_pd_active_prefill_tokens", keep=_WORKER),
+)
+
+_TRAFFIC = (
+    _later("router-successful-requests", "vllm_router_requests_total", _ROUTE),
+    _later("router-errors", "vllm_router_request_errors_total", (("route", "route"), ("error_type", "error_type"))),
+    _later("router-retries", "vllm_router_retries_total", _ROUTE),
+    _later("router-retries-exhausted", "vllm_router_retries_exhausted_total", _ROUTE),
+    _later("router-worker-requests", "vllm_router_processed_requests_total", _WORKER),
+    _later("router-worker-outcomes", "vllm_router_cb_outcomes_total", (*_WORKER, ("outcome", "outcome"))),
+    _later(
+        "router-worker-circuit-transitions",
+        "vllm_router_cb_state_transitions_total",
+        (*_WORKER, ("from", "from"), ("to", "to")),
+    ),
+    _later("router-policy-decisions", "vllm_router_policy_decisions_total", (("policy", "policy"),)),
+    _later(
+        "router-prefix-decisions",
+        "vllm_router_prefix_routing_decisions_total",
+        (("policy", "policy"), ("stage", "stage"), ("outcome", "outcome")),
+    ),
+    # `missing_tokens` on every request: the KV-aware policy silently does nothing.
+    _later("router-kv-placement-lookups", "vllm_router_kv_placement_lookups_total", (("result", "result"),)),
+    _later("router-request-duration", "vllm_router_generate_duration_seconds"),
+)
+
+_PREFILL_DECODE = (
+    # Whether a deployment is prefill/decode is not in the body, so absence alone says nothing.
+    Term(signal="router-pd-requests", name="vllm_router_pd_requests_total", keep=_ROUTE),
+    _paired_pd("router-pd-errors", "vllm_router_pd_errors_total", (("error_type", "error_type"),)),
+    _paired_pd("router-pd-decode-errors", "vllm_router_pd_decode_errors_total", _WORKER),
+    Term(signal="router-pd-prefill-requests", name="vllm_router_pd_prefill_requests_total", keep=_WORKER),
+    Term(signal="router-pd-decode-requests", name="vllm_router_pd_decode_requests_total", keep=_WORKER),
+    Term(signal="router-pd-request-duration", name="vllm_router_pd_request_duration_seconds"),
+)
+
+_IGNORED = """
+vllm_router_retry_backoff_duration_seconds vllm_router_kv_routing_inputs_total vllm_router_pd_decode_pending_seconds
+vllm_router_pd_prefill_occupancy vllm_router_pd_unknown_prefill_requests
+"""
+
+VOCABULARY = Vocabulary(
+    name="vllm_router",
+    component=Component.ROUTER,
+    aliases=("vllm-router",),
+    labels=Labels(),
+    terms=(*_WORKERS, *_TRAFFIC, *_PREFILL_DECODE),
+    prefixes=("vllm_router_",),
+    ignored=tuple(_IGNORED.split()),
+    inference_routes=(
+        "/generate",
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/responses",
+        "/v1/embeddings",
+        "/v1/rerank",
+    ),
+)
