@@ -1,0 +1,146 @@
+"""YAML text to composed nodes that know their file, line and column; syntax faults of one document spare the others."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node
+
+from observer.yamldoc.faults import Fault
+
+MAX_FILE_BYTES = 2 << 20
+MAX_DOCUMENTS = 1_000
+_BOUNDARY = re.compile(r"---(\s|$)")
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """One YAML document: its file's name as given, the 1-based line it begins at, and its root mapping."""
+
+    file: str
+    line: int
+    root: MappingNode
+
+
+class _Named(io.StringIO):
+    """A text stream with the file's name, so that every mark carries it."""
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(text)
+        self.name = name
+
+
+def expand(paths: Iterable[Path]) -> list[Path]:
+    """The files to read: a folder stands for its ``*.yaml`` and ``*.yml`` files by name, anything else for itself."""
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            files += sorted(
+                item for item in path.iterdir() if item.suffix in {".yaml", ".yml"} and not item.name.startswith(".")
+            )
+        else:
+            files.append(path)
+    return files
+
+
+def read_bytes(path: Path) -> bytes | Fault:
+    """A file's bytes, at most `MAX_FILE_BYTES`, or the fault that says why not."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        found = "no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error))
+        return Fault(file=str(path), found=found, wanted="a readable YAML file")
+    if len(data) > MAX_FILE_BYTES:
+        return Fault(
+            file=str(path),
+            found=f"more than {MAX_FILE_BYTES >> 20} MiB",
+            wanted=f"a file of at most {MAX_FILE_BYTES >> 20} MiB",
+            hint="Split it into several files.",
+        )
+    return data
+
+
+def read_documents(file: str, data: bytes) -> tuple[list[Document], list[Fault]]:
+    """Every document of a file that can be read, and a fault for each that cannot. Empty documents are left out."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        head = data[: error.start]
+        line, column = head.count(b"\n") + 1, error.start - (head.rfind(b"\n") + 1) + 1
+        return [], [
+            Fault(file=file, line=line, column=column, found=f"the byte 0x{data[error.start]:02x}", wanted="UTF-8 text")
+        ]
+    chunks = _split(text)
+    if len(chunks) > MAX_DOCUMENTS:
+        found = f"{len(chunks)} documents"
+        return [], [Fault(file=file, found=found, wanted=f"at most {MAX_DOCUMENTS} documents in one file")]
+    documents: list[Document] = []
+    faults: list[Fault] = []
+    for line, chunk in chunks:
+        outcome = _compose(file, line, chunk)
+        if isinstance(outcome, Fault):
+            faults.append(outcome)
+        elif outcome is not None:
+            documents.append(outcome)
+    return documents, faults
+
+
+def _split(text: str) -> list[tuple[int, str]]:
+    """(0-based first line, text) of each document: at column 0 ``---`` always begins one, whatever surrounds it."""
+    chunks: list[tuple[int, list[str]]] = [(0, [])]
+    for number, line in enumerate(text.split("\n")):
+        lines = chunks[-1][1]
+        if _BOUNDARY.match(line) and not all(not seen.strip() or seen.startswith(("#", "%")) for seen in lines):
+            chunks.append((number, []))
+        chunks[-1][1].append(line)
+    return [(first, "\n".join(lines) + "\n") for first, lines in chunks]
+
+
+def _compose(file: str, line: int, chunk: str) -> Document | Fault | None:
+    reader: Any = YAML(typ="rt", pure=True)
+    try:
+        node: Node | None = reader.compose(_Named("\n" * line + chunk, file))
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = (mark.line + 1, mark.column + 1) if mark is not None else (line + 1, 1)
+        found = error.problem or error.context or "text that is no YAML"
+        return Fault(file=file, line=where[0], column=where[1], found=found, wanted="well-formed YAML")
+    except YAMLError as error:
+        return _unreadable_character(file, line, chunk, error)
+    except RecursionError:
+        return Fault(
+            file=file, line=line + 1, column=1, found="very deep nesting", wanted="a document a person can read"
+        )
+    if node is None or (node.tag or "").endswith(":null"):
+        return None
+    if not isinstance(node, MappingNode):
+        mark = node.start_mark
+        return Fault(
+            file=file,
+            line=mark.line + 1,
+            column=mark.column + 1,
+            found="a list" if (node.tag or "").endswith(":seq") else "a plain value",
+            wanted="a mapping with `apiVersion` and `kind`",
+        )
+    return Document(file=file, line=node.start_mark.line + 1, root=node)
+
+
+def _unreadable_character(file: str, line: int, chunk: str, error: YAMLError) -> Fault:
+    """The place of a character that YAML forbids (the reader tells only its offset in a buffer)."""
+    character = getattr(error, "character", None)
+    number = character if isinstance(character, int) else ord(character or "\0")
+    for offset, row in enumerate(chunk.split("\n")):
+        column = row.find(chr(number))
+        if column >= 0:
+            found = f"the character U+{number:04X}"
+            return Fault(
+                file=file, line=line + offset + 1, column=column + 1, found=found, wanted="printable characters"
+            )
+    return Fault(file=file, line=line + 1, column=1, found=str(error), wanted="well-formed YAML")
