@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 
 class Background:
@@ -39,7 +39,7 @@ class Background:
         group, self._group = self._group, None
         await group.__aexit__(None, None, None)
 
-    async def __aenter__(self) -> Background:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from enum import StrEnum
 
 from prometheus_client.utils import floatToGoString
 
+_go_text: Callable[[float], str] = floatToGoString
 Labels = tuple[tuple[str, str], ...]
 QUANTILES = ("0", "0.5", "0.9", "0.95", "0.99", "0.999", "1")
 
@@ -33,7 +34,7 @@ class Style(StrEnum):
 def number(value: float, style: Style) -> str:
     """A sample value as the style prints it: Python always shows a point, Rust and Go print whole numbers bare."""
     if style in (Style.SINGLE, Style.MULTI):
-        return str(floatToGoString(value))
+        return _go_text(value)
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -152,8 +153,7 @@ class Family:
         base = self.name.removesuffix("_total") if self.kind == "counter" else self.name
         name = f"{base}_created"
         lines = [
-            f"{name}{self._labels_text(series.labels)} {floatToGoString(series.created)}\n"
-            for series in self.series.values()
+            f"{name}{self._labels_text(series.labels)} {_go_text(series.created)}\n" for series in self.series.values()
         ]
         return f"# HELP {name} text left out\n# TYPE {name} gauge\n" + "".join(lines)
 
@@ -240,7 +240,5 @@ class Registry:
             families.sort(key=lambda family: order.get(family.kind, 2))
             return "".join(family.render(self._random) + "\n" for family in families).encode()
         if self.style is Style.GO:
-            return "".join(
-                family.render() for _, family in sorted(self.families.items()) if family.series
-            ).encode()
+            return "".join(family.render() for _, family in sorted(self.families.items()) if family.series).encode()
         return "".join(family.render() for family in self.families.values()).encode()

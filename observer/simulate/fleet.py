@@ -1,0 +1,63 @@
+"""The simulated fleet: start it, change it by scenario while it runs, stop it."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from observer.clock import Clock, SystemClock
+from observer.simulate.background import Background
+from observer.simulate.deployment import HookFactory, SimulatedDeployment
+from observer.simulate.document import fleet_document
+from observer.simulate.spec import FleetSpec, demo_fleet
+
+
+class SimulatedFleet:
+    """Every deployment of a description, in this process, on free loopback ports.
+
+    ``hooks`` makes the KV-event publisher of an engine from its name and role; without it nothing is published.
+    """
+
+    def __init__(
+        self, spec: FleetSpec | None = None, *, clock: Clock | None = None, hooks: HookFactory | None = None
+    ) -> None:
+        self.spec = spec if spec is not None else demo_fleet()
+        self.clock = clock if clock is not None else SystemClock()
+        self.background = Background()
+        self.scenario = "steady"
+        self.deployments = {
+            deployment.name: SimulatedDeployment(
+                deployment, self.clock, self.background, seed=self.spec.seed * 100 + index, hooks=hooks
+            )
+            for index, deployment in enumerate(self.spec.deployments)
+        }
+
+    async def start(self) -> None:
+        """Start everything. Returns when engines without a loading time serve and routers have registered them."""
+        await self.background.start()
+        for deployment in self.deployments.values():
+            await deployment.start()
+
+    async def stop(self) -> None:
+        """Stop everything and give all ports back."""
+        await self.background.stop()
+        for deployment in self.deployments.values():
+            await deployment.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def document(self) -> dict[str, Any]:
+        """The ``Fleet`` document that the observer reads, as of now."""
+        return fleet_document(self.deployments.values())
+
+    def state(self) -> dict[str, Any]:
+        """The scenario in force and the truth about every deployment."""
+        truth = {name: deployment.truth() for name, deployment in self.deployments.items()}
+        return {"scenario": self.scenario, "deployments": truth}
