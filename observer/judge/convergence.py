@@ -1,0 +1,224 @@
+"""What the routers select, bound to the members that exist now, against what is eligible.
+
+A row that is selected and cannot be bound makes the answer Unknown; a view that is missing, stale or indeterminate does
+too. Only a complete, fresh, identity-bound and agreeing set of views is Confirmed, and only that carries a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from router_contract.judging import DeploymentInputs, JudgePolicy
+from router_contract.readings import Instant
+from router_contract.router_views import RouterView, ViewFailed, ViewSource, WorkerRow
+from router_contract.status import Serving, ServingState
+from router_contract.targets import Member, Role
+
+
+class Listener(msgspec.Struct, frozen=True, order=True):
+    """An endpoint: one member and one port of it. Virtual data-parallel rows of one listener are one endpoint."""
+
+    uid: str
+    port: int
+    role: str
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """The routers' views put together. ``valid`` says that every required view is usable.
+
+    ``selected`` and ``refused`` may overlap only when views conflict. ``fault`` is the sentence behind Unknown.
+    """
+
+    state: ServingState
+    fault: str = ""
+    valid: bool = False
+    expected: int = 0
+    usable: int = 0
+    selected: frozenset[Listener] = frozenset()
+    refused: frozenset[Listener] = frozenset()
+    conflicts: tuple[str, ...] = ()
+
+    @property
+    def listed(self) -> frozenset[str]:
+        """The members that some view names, when the views are valid."""
+        return frozenset(item.uid for item in self.selected | self.refused) if self.valid else frozenset()
+
+
+class _Bound(msgspec.Struct, kw_only=True):
+    selected: set[Listener]
+    refused: set[Listener]
+    fault: str = ""
+
+
+def read_selection(inputs: DeploymentInputs, now: Instant, policy: JudgePolicy) -> Selection:
+    """Bind and aggregate the views, in the order in which each fault outranks the next."""
+    router = inputs.deployment.router
+    if router is None:
+        return Selection(state=ServingState.NOT_CONFIGURED)
+    views: dict[str, RouterView] = {}
+    for item in inputs.views:
+        if isinstance(item, RouterView) and (
+            item.pod_uid not in views or item.read_at.mono >= views[item.pod_uid].read_at.mono
+        ):
+            views[item.pod_uid] = item
+    failures = {item.pod_uid: item for item in inputs.views if isinstance(item, ViewFailed)}
+    expected = max(router.desired or 0, sum(not member.terminating for member in router.members))
+    fault = _missing(inputs, views, failures, now, policy)
+    required = [views[member.uid] for member in router.members if member.uid in views]
+    usable = 0
+    total = _Bound(selected=set(), refused=set())
+    for view in required:
+        bound = bind(view, inputs)
+        fault = fault or bound.fault
+        usable += not bound.fault and now.mono - view.read_at.mono <= policy.view_validity
+        total.selected |= bound.selected
+        total.refused |= bound.refused
+    if fault:
+        return Selection(state=ServingState.UNKNOWN, fault=fault, expected=expected, usable=usable)
+    conflicts = _conflicts(inputs, total)
+    return Selection(
+        state=ServingState.NOT_CONVERGED if conflicts else ServingState.CONFIRMED,
+        fault=conflicts[0] if conflicts else "",
+        valid=True,
+        expected=expected,
+        usable=usable,
+        selected=frozenset(total.selected),
+        refused=frozenset(total.refused),
+        conflicts=conflicts,
+    )
+
+
+def _missing(
+    inputs: DeploymentInputs,
+    views: Mapping[str, RouterView],
+    failures: Mapping[str, ViewFailed],
+    now: Instant,
+    policy: JudgePolicy,
+) -> str:
+    """Why a required view is not there, or nothing. A terminating router Pod with an address still selects."""
+    router = inputs.deployment.router
+    if router is None or not inputs.deployment.complete:
+        return "the list of router Pods failed"
+    live = [member for member in router.members if not member.terminating]
+    if router.desired is not None and len(live) < router.desired:
+        return f"{len(live)} of {router.desired} router Pods exist"
+    if not router.members:
+        return "no router Pod was observed"
+    for member in router.members:
+        if member.host is None and not member.terminating:
+            return f"router {member.name} has no address"
+        view = views.get(member.uid)
+        if view is None:
+            failure = failures.get(member.uid)
+            why = f": {failure.kind} {failure.detail}".rstrip() if failure else ""
+            if member.host is not None:
+                return f"router {member.name} has no view{why}"
+        elif now.mono - view.read_at.mono > policy.view_validity:
+            return f"the view of router {member.name} is {now.mono - view.read_at.mono:.0f} s old"
+    return ""
+
+
+def bind(view: RouterView, inputs: DeploymentInputs) -> _Bound:
+    """A view's rows as listeners of current members. Selected and unbound, or undecided, makes the view unusable."""
+    bound = _Bound(selected=set(), refused=set())
+    for row in view.workers:
+        listener = bind_row(row, view, inputs)
+        if listener is None:
+            if row.in_selection is not False:
+                bound.fault = bound.fault or f"router {view.router} selects {row.label}, which is no current member"
+            elif row.recent_dispatch:
+                bound.fault = (
+                    bound.fault or f"router {view.router} sent to {row.label} lately, which is no current member"
+                )
+        elif row.in_selection is None:
+            bound.fault = bound.fault or f"router {view.router} does not tell whether it selects {row.label}"
+        elif row.in_selection:
+            bound.selected.add(listener)
+        else:
+            bound.refused.add(listener)
+    return bound
+
+
+def bind_row(row: WorkerRow, view: RouterView, inputs: DeploymentInputs) -> Listener | None:
+    """The one current member a row means, or ``None``. Identity comes from the member, never from the row's hints.
+
+    A member first seen after the view was read cannot be what the view names, even at the same address.
+    """
+    found: list[Listener] = []
+    for role in inputs.deployment.roles:
+        for member in role.members():
+            port = _port_of(row, view, member)
+            if port is None or member.terminating or not member.started:
+                continue
+            if inputs.facts.seats and (member.seat is None or member.seat < 0):
+                continue
+            first_seen = inputs.evidence(member.uid).first_seen
+            if first_seen is not None and first_seen.mono > view.read_at.mono:
+                continue
+            found.append(Listener(member.uid, port, role.name))
+    return found[0] if len(found) == 1 else None
+
+
+def _port_of(row: WorkerRow, view: RouterView, member: Member) -> int | None:
+    """The listener of a member that a row names, or ``None`` when the row names another member or port."""
+    if view.source is ViewSource.SERIES:
+        # llm-d's series name Pods, not addresses: the Pod's serving port is the listener
+        serving = member.api.port if member.api is not None else 0
+        return serving if row.endpoint == member.name else None
+    if member.host is None or row.host != member.host or row.port is None:
+        return None
+    return row.port if row.port in listeners(member) else None
+
+
+def listeners(member: Member) -> frozenset[int]:
+    """The ports a member declares; without any declaration, those it is read and asked on."""
+    if member.ports:
+        return frozenset(member.ports)
+    return frozenset(address.port for address in (member.api, member.metrics) if address is not None)
+
+
+def _conflicts(inputs: DeploymentInputs, bound: _Bound) -> tuple[str, ...]:
+    """Sentences about each conflict: one router process under two boots, one endpoint both selected and refused."""
+    boots: dict[str, set[str]] = {}
+    for item in inputs.views:
+        if isinstance(item, RouterView) and item.boot_id is not None:
+            boots.setdefault(item.pod_uid, set()).add(item.boot_id)
+    found = [
+        f"router {uid} answered with {len(ids)} boot identities" for uid, ids in sorted(boots.items()) if len(ids) > 1
+    ]
+    both = sorted(bound.selected & bound.refused)
+    names = {member.uid: member.name for role in inputs.deployment.roles for member in role.members()}
+    found += [f"{names.get(item.uid, item.uid)}:{item.port} is selected and refused" for item in both]
+    return tuple(found)
+
+
+def serving(selection: Selection, role: Role | None = None) -> Serving:
+    """The confirmation for a role, or for the deployment. An elastic collective never carries a count."""
+    if role is not None and role.elastic and selection.state is not ServingState.NOT_CONFIGURED:
+        return Serving(state=ServingState.UNKNOWN, reason="the elastic collective is not evaluated as one group")
+    if selection.state is not ServingState.CONFIRMED:
+        return Serving(state=selection.state, reason=selection.fault)
+    chosen = [item for item in selection.selected if role is None or item.role == role.name]
+    return Serving(state=ServingState.CONFIRMED, value=len(chosen))
+
+
+def uids(listeners_: Iterable[Listener]) -> tuple[str, ...]:
+    """The members of some listeners, sorted and unique."""
+    return tuple(sorted({item.uid for item in listeners_}))
+
+
+def view_needs_proof(inputs: DeploymentInputs, now: Instant, policy: JudgePolicy) -> bool:
+    """Whether a view is about to be lost, so that the proof can be there when it is: a failure or two missed rounds."""
+    router = inputs.deployment.router
+    if router is None:
+        return False
+    return any(_shaky(member.uid, inputs.views, now, policy) for member in router.members if not member.terminating)
+
+
+def _shaky(uid: str, views: Sequence[RouterView | ViewFailed], now: Instant, policy: JudgePolicy) -> bool:
+    read = max(
+        (item.read_at.mono for item in views if isinstance(item, RouterView) and item.pod_uid == uid), default=None
+    )
+    return read is None or now.mono - read > policy.view_validity * 2 / 3

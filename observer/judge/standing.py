@@ -1,0 +1,136 @@
+"""How one member stands: answering, loading, looping at start-up, down, saturated, stalled, or not known.
+
+Refused is down, a timeout is saturated or hung, and neither is a stall. None of this changes eligibility by itself.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from router_contract.judging import JudgePolicy, MemberEvidence, RankEvidence
+from router_contract.readings import FailureKind, Instant
+from router_contract.targets import Member, Ready
+
+
+class Standing(StrEnum):
+    """The one word for a member's present state."""
+
+    PROGRESSING = "Progressing"
+    IDLE = "Idle"
+    STALLED = "Stalled"
+    DOWN = "Down"
+    SATURATED = "Saturated"
+    LOADING = "Loading"
+    STARTUP_LOOP = "StartupLoop"
+    FAILING = "Failing"
+    UNKNOWN = "Unknown"
+
+
+class MemberStanding(msgspec.Struct, frozen=True, kw_only=True):
+    """A member's word, the sentence behind it, and for how many seconds the evidence has been so."""
+
+    uid: str
+    name: str
+    standing: Standing
+    detail: str = ""
+    seconds: float | None = None
+
+
+def age(at: Instant | None, now: Instant) -> float | None:
+    """Seconds since an instant, never below 0; ``None`` for never."""
+    return None if at is None else max(0.0, now.mono - at.mono)
+
+
+def answers(evidence: MemberEvidence, now: Instant, policy: JudgePolicy) -> bool:
+    """Whether the engine itself answered us (a good scrape or its health) at most two periods ago."""
+    ages = [item for item in (age(evidence.answered_at, now), age(evidence.health_at, now)) if item is not None]
+    return bool(ages) and min(ages) <= policy.answered_within
+
+
+def refused_since_answer(evidence: MemberEvidence) -> bool:
+    """Whether the last thing we saw is a refused connection: nobody listens."""
+    if evidence.failed_at is None or evidence.failure is not FailureKind.REFUSED:
+        return False
+    last = max((at.mono for at in (evidence.answered_at, evidence.health_at) if at is not None), default=None)
+    return last is None or evidence.failed_at.mono > last
+
+
+def member_standing(
+    member: Member, evidence: MemberEvidence, *, answered: bool, now: Instant, policy: JudgePolicy
+) -> MemberStanding:
+    """A member's standing; ``answered`` says that it has answered in its present generation."""
+
+    def say(standing: Standing, detail: str, seconds: float | None = None) -> MemberStanding:
+        return MemberStanding(uid=member.uid, name=member.name, standing=standing, detail=detail, seconds=seconds)
+
+    if answers(evidence, now, policy):
+        standing, detail, seconds = _progress(evidence, now, policy)
+        return say(standing, detail, seconds)
+    started = evidence.answered_at is not None or evidence.health_at is not None
+    if not started and (not answered or (evidence.attempt or 1) > 1) and _starting(member, evidence):
+        return say(*_start_up(evidence, now))
+    if refused_since_answer(evidence):
+        return say(Standing.DOWN, "connection refused", age(evidence.failed_at, now))
+    if evidence.failed_at is not None and evidence.failure is FailureKind.TIMEOUT:
+        return say(Standing.SATURATED, "no answer in time: saturated or hung", age(evidence.answered_at, now))
+    if evidence.failed_at is not None and evidence.failure is not None:
+        detail = f"{evidence.failure.value}: {evidence.failure_detail}".rstrip(": ")
+        return say(Standing.FAILING, detail, age(evidence.failed_at, now))
+    return say(Standing.UNKNOWN, "nobody reported on it", age(evidence.answered_at, now))
+
+
+def _starting(member: Member, evidence: MemberEvidence) -> bool:
+    """A member that has not answered in this incarnation starts up unless something else is known of it."""
+    if member.ready is Ready.TRUE:
+        return False
+    return evidence.failure in {None, FailureKind.REFUSED} and (
+        evidence.failed_at is not None or evidence.attempt is not None or member.ready is Ready.FALSE
+    )
+
+
+def _start_up(evidence: MemberEvidence, now: Instant) -> tuple[Standing, str, float | None]:
+    attempt = evidence.attempt
+    elapsed = None if evidence.started_at is None else max(0.0, now.wall - evidence.started_at)
+    parts = [f"attempt {attempt}" if attempt is not None else "attempt not known"]
+    if elapsed is not None:
+        budget = "" if evidence.startup_budget is None else f" of {evidence.startup_budget:.0f} s"
+        parts.append(f"{elapsed:.0f} s{budget}")
+    if attempt is not None and attempt > 1:
+        parts.append(f"last ended: {evidence.last_termination or 'not known'}")
+        return Standing.STARTUP_LOOP, ", ".join(parts), elapsed
+    return Standing.LOADING, ", ".join(parts), elapsed
+
+
+def _progress(evidence: MemberEvidence, now: Instant, policy: JudgePolicy) -> tuple[Standing, str, float | None]:
+    """The worst rank decides; a rank whose work or counters were not read is not known and is not a stall."""
+    results = [rank_progress(rank, evidence.router_inflight, now, policy) for rank in evidence.ranks]
+    if not results:
+        return Standing.UNKNOWN, "answers, and no progress series was read", None
+    for wanted in (Standing.STALLED, Standing.UNKNOWN, Standing.PROGRESSING, Standing.IDLE):
+        for standing, detail, seconds in results:
+            if standing is wanted:
+                return standing, detail, seconds
+    return Standing.UNKNOWN, "", None
+
+
+def rank_progress(
+    rank: RankEvidence, router_inflight: float | None, now: Instant, policy: JudgePolicy
+) -> tuple[Standing, str, float | None]:
+    """One rank: work present and no progress counter moved for the stall time is Stalled.
+
+    The clock starts at the latest of: the work's arrival, the last movement, the first read after a reset.
+    """
+    if rank.watched_since is None:
+        return Standing.UNKNOWN, f"rank {rank.rank}: no progress counter was read twice", None
+    if not (rank.work or router_inflight):
+        if rank.work is None:
+            return Standing.UNKNOWN, f"rank {rank.rank}: whether it has work is not known", None
+        return Standing.IDLE, f"rank {rank.rank}: no work", age(rank.moved_at or rank.watched_since, now)
+    starts = [at.mono for at in (rank.moved_at, rank.watched_since, rank.work_since) if at is not None]
+    still = max(0.0, now.mono - max(starts))
+    if still >= policy.stall_after:
+        who = f"{rank.work:g} requests" if rank.work else f"{router_inflight:g} requests at the router"
+        return Standing.STALLED, f"rank {rank.rank}: {who} and no progress for {still:.0f} s", still
+    return Standing.PROGRESSING, f"rank {rank.rank}: progress within {still:.0f} s", still
