@@ -1,0 +1,220 @@
+"""The windows of one Pod as entries: latency, traffic, transfer and request counts, or why each is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from exporters.combine import Gap, Level, Moved, add, first_source, larger, level, moved, total
+from exporters.expectation_tables import BUSY_SIGNALS, IDLE_SIGNALS, TALLIES
+from exporters.expectations import Entry, Tally
+from exporters.pods import Pod, missing
+from exporters.timestamps import rfc3339
+from router_contract.documents import Missing, WindowEntry
+from router_contract.readings import MissingCode, SignalValue
+from router_contract.signals import SIGNALS
+
+_NOT_BEGUN = frozenset({MissingCode.COUNTER_NOT_YET, MissingCode.HISTOGRAM_NOT_YET})
+_QUIET = frozenset({MissingCode.ABSENT, MissingCode.NO_OBSERVATIONS, MissingCode.NO_QUERIES, *_NOT_BEGUN})
+"""What an optional entry is not missed for."""
+
+
+class PodValues:
+    """One Pod's values by signal, its idleness, and what its table would have called an absent signal."""
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self.name = pod.name
+        self._values: dict[str, list[SignalValue]] = {}
+        self._merged: dict[str, SignalValue] = {}
+        if pod.target is not None:
+            for value in pod.target.values:
+                self._values.setdefault(value.signal, []).append(value)
+            self._merged = {value.signal: value for value in pod.target.merged}
+        self.idle = self._is_idle()
+
+    def of(self, signal: str) -> list[SignalValue]:
+        """Every value of a signal, ranks apart."""
+        return self._values.get(signal, [])
+
+    def has(self, signal: str) -> bool:
+        """Whether the last answer had the signal."""
+        return any(value.missing is None for value in self.of(signal))
+
+    def first(self, signals: tuple[str, ...]) -> str:
+        """The first of several signals that the Pod has, else the first of them."""
+        return next((signal for signal in signals if self.has(signal)), signals[0])
+
+    def window(self, signal: str) -> Moved | Gap:
+        """What a signal moved by, over all ranks; quantiles come from the merged histogram where there are several."""
+        values = self.of(signal)
+        found = moved(values)
+        if len(values) > 1 and isinstance(found, Moved) and signal in self._merged:
+            found = moved([self._merged[signal]])
+        return self.explained(signal, found)
+
+    def explained(self, signal: str, found: Moved | Gap) -> Moved | Gap:
+        """A gap with the wire name that was looked for, and told apart from what this version never exports."""
+        return self._named(signal, found) if isinstance(found, Gap) else found
+
+    def level(self, signal: str) -> Level | Gap:
+        """A level over all ranks, ratios weighed by the signal that weighs them."""
+        rule = SIGNALS[signal]
+        weights: dict[str, float] = {}
+        for value in self.of(rule.weight) if rule.weight else ():
+            if value.value is not None:
+                weights[dict(value.labels).get("rank", "")] = value.value
+        found = level(self.of(signal), rule.combine, weights)
+        return self._named(signal, found) if isinstance(found, Gap) else found
+
+    def _named(self, signal: str, gap: Gap) -> Gap:
+        """The gap under the name that the Pod's table has for the signal; unsupported where its version has none."""
+        table = self.pod.table
+        terms = [term for term in table.terms if term.signal == signal] if table else []
+        held = [term for term in table.select(self.pod.version) if term.signal == signal] if table else []
+        best = min(held or terms, key=lambda term: term.preference, default=None)
+        never = gap.code is MissingCode.ABSENT and bool(terms) and not held
+        code = MissingCode.UNSUPPORTED_SOURCE if never else gap.code
+        return Gap(code, gap.source or (best.name if best else signal))
+
+    def inference(self, signal: str) -> list[SignalValue]:
+        """The values of a router's counter that are of inference calls: probes and administration are left out."""
+        routes = self.pod.table.inference_routes if self.pod.table else ()
+        return [
+            value for value in self.of(signal) if not routes or dict(value.labels).get("route", routes[0]) in routes
+        ]
+
+    def _is_idle(self) -> bool:
+        """No counter that work moves has moved, at least one was seen, and nothing is in hand."""
+        table = self.pod.table
+        names = (*(table.progress if table else ()), *IDLE_SIGNALS)
+        windows = [found for found in (moved(self.inference(name)) for name in names) if isinstance(found, Moved)]
+        if not windows or any(found.increase > 0 for found in windows):
+            return False
+        for name in table.idle_levels if table else ():
+            if not self.has(name):
+                return False
+        return not any((value.value or 0) > 0 for name in BUSY_SIGNALS for value in self.of(name))
+
+
+def window_entry(values: PodValues, entry: Entry) -> WindowEntry | Missing | None:
+    """One entry of latency, traffic or transfer; ``None`` for an optional one that this Pod does not export."""
+    signal = values.first(entry.signals)
+    found = _filtered(values, signal, entry.at_least) if entry.at_least else values.window(signal)
+    if isinstance(found, Moved) and entry.histogram and found.mean is None:
+        code = MissingCode.UNREADABLE if found.increase > 0 else MissingCode.NO_OBSERVATIONS
+        found = Gap(code, found.source)
+    if isinstance(found, Moved):
+        return written(values, entry.name, entry.unit, found, histogram=entry.histogram)
+    code = _adjusted(values, entry, found.code)
+    if entry.optional and code in _QUIET:
+        return None
+    return missing(values.name, found.source, code)
+
+
+def _filtered(values: PodValues, signal: str, at_least: tuple[str, int]) -> Moved | Gap:
+    """The sum over the samples whose label is a number from 100 to 599, those below the limit counting nothing.
+
+    So one valid sample is enough for a real zero.
+    """
+    label, limit = at_least
+    parts: list[Moved] = []
+    for value in values.of(signal):
+        text = dict(value.labels).get(label, "")
+        number = int(text) if text.isascii() and text.isdecimal() else 0
+        found = moved([value])
+        if isinstance(found, Gap):
+            return values.explained(signal, found)
+        if 100 <= number <= 599:
+            parts.append(found if number >= limit else replace(found, increase=0.0, per_second=0.0))
+    source = first_source(values.of(signal))
+    return replace(total(parts), source=source) if parts else values.explained(signal, Gap(MissingCode.ABSENT, source))
+
+
+def _adjusted(values: PodValues, entry: Entry, code: MissingCode) -> MissingCode:
+    """The code after looking at the Pod's idleness and the entry's companion."""
+    if code is MissingCode.NO_OBSERVATIONS and values.idle:
+        return MissingCode.IDLE
+    if code is MissingCode.ABSENT and entry.companion:
+        companion = moved(values.of(entry.companion))
+        if not entry.histogram and values.has(entry.companion):
+            return MissingCode.COUNTER_NOT_YET
+        if entry.histogram and isinstance(companion, Moved) and companion.increase == 0:
+            return MissingCode.HISTOGRAM_NOT_YET
+    return code
+
+
+def written(values: PodValues, name: str, unit: str, found: Moved, *, histogram: bool) -> WindowEntry:
+    """A Pod's window as an entry."""
+    return window(name, unit, values.name, values.pod.scope, found, histogram=histogram)
+
+
+def window(name: str, unit: str, pod: str, scope: str, found: Moved, *, histogram: bool) -> WindowEntry:
+    """A window as an entry: the mean of a histogram or the rate of a counter. ``pod`` is empty for a whole role."""
+    estimates = dict(found.quantiles)
+    return WindowEntry(
+        name=name,
+        pod=pod,
+        source=found.source,
+        scope=scope,
+        unit=unit,
+        value=found.mean if histogram and found.mean is not None else found.per_second,
+        samples=found.increase,
+        window_seconds=found.seconds,
+        observed_at=rfc3339(found.observed_at),
+        age_seconds=found.age,
+        state=found.state.value,
+        lossy=found.lossy or UNSET,
+        p50=estimates.get(0.5, UNSET),
+        p90=estimates.get(0.9, UNSET),
+        p99=estimates.get(0.99, UNSET),
+    )
+
+
+def tallies(values: PodValues) -> Iterator[WindowEntry | Missing]:
+    """A router's requests, failures and their ratio."""
+    for tally in TALLIES:
+        if tally.holds(values.pod.place):
+            requests, failed = _count(values, tally, tally.requests), _count(values, tally, tally.failed)
+            yield _shown(values, "requests", "requests/second", requests)
+            yield _shown(values, "failed-requests", "errors/second", failed)
+            yield _ratio(values, requests, failed)
+
+
+def _count(values: PodValues, tally: Tally, signals: tuple[str, ...]) -> Moved | Gap:
+    """The sum of some of a tally's signals. One that is absent has not begun if any other of the tally was read."""
+    begun = any(values.has(signal) for signal in (*tally.requests, *tally.failed))
+    parts: list[Moved | Gap] = []
+    for signal in signals:
+        counted = values.inference(signal)
+        found = larger(counted, tally.larger_of) if tally.larger_of else moved(counted)
+        found = values.explained(signal, found)
+        if isinstance(found, Gap) and found.code is MissingCode.ABSENT and begun:
+            found = Gap(MissingCode.COUNTER_NOT_YET, found.source)
+        parts.append(found)
+    return add(parts)
+
+
+def _shown(values: PodValues, name: str, unit: str, found: Moved | Gap) -> WindowEntry | Missing:
+    if isinstance(found, Gap):
+        return missing(values.name, found.source, found.code)
+    return written(values, name, unit, found, histogram=False)
+
+
+def _ratio(values: PodValues, requests: Moved | Gap, failed: Moved | Gap) -> WindowEntry | Missing:
+    source = f"{failed.source}+{requests.source}" if failed.source not in requests.source else requests.source
+    if isinstance(requests, Gap):
+        return missing(values.name, source, requests.code)
+    if isinstance(failed, Gap):
+        return missing(values.name, source, failed.code)
+    if requests.span != failed.span:
+        return missing(values.name, source, MissingCode.DIFFERENT_WINDOWS)
+    if requests.increase == 0:
+        return missing(values.name, source, MissingCode.IDLE if values.idle else MissingCode.NO_REQUESTS)
+    if failed.increase > requests.increase:
+        return missing(values.name, source, MissingCode.ERRORS_EXCEED_REQUESTS)
+    lossy = requests.lossy or failed.lossy
+    entry = written(values, "error-ratio", "fraction", replace(requests, lossy=lossy), histogram=False)
+    return replace(entry, source=source, value=failed.increase / requests.increase)

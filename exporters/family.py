@@ -1,0 +1,46 @@
+"""What one of our own metric families is: its name, help, type, labels and where its rows come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+
+import msgspec
+
+from exporters.snapshot import Snapshot
+from router_contract.readings import Histogram
+
+Row = tuple[tuple[str, ...], float | Histogram]
+"""The label values of one series, in the order of the family's labels (empty: not written), and its number."""
+
+DEPLOYMENT = ("namespace", "deployment")
+ROLE = (*DEPLOYMENT, "role")
+POD = (*ROLE, "pod", "port")
+RANK = (*POD, "rank")
+
+
+class FamilyType(StrEnum):
+    """The type of a family as an exposition writes it."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+def no_rows(_: Snapshot) -> Iterable[Row]:
+    """The rows of a family that the renderer fills itself."""
+    return ()
+
+
+class Family(msgspec.Struct, frozen=True, kw_only=True):
+    """One family. ``help`` is one line without quotes or backslashes. ``rows`` yields what is known and nothing else.
+
+    ``counts_series`` marks the family that the renderer fills with the number of series of each family before it.
+    """
+
+    name: str
+    help: str
+    type: FamilyType = FamilyType.GAUGE
+    labels: tuple[str, ...]
+    rows: Callable[[Snapshot], Iterable[Row]] = no_rows
+    counts_series: bool = False

@@ -1,0 +1,97 @@
+"""The observer's metrics about its own work, in a registry of their own.
+
+Whoever does the work tells one of these methods; nothing here is read back. The families follow ours in ``/metrics``.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_BYTES = (1e3, 1e4, 3e4, 1e5, 3e5, 1e6, 3e6, 1e7, 3e7)
+
+OK = "Ok"
+
+
+class SelfMetrics:
+    """Counters and histograms of one process; build one, hand it down, give its ``registry`` to the renderer.
+
+    ``source`` is the kind of program (``engine``, ``router``, ``store``), ``result`` is `OK` or a failure kind.
+    """
+
+    def __init__(self, version: str, python: str) -> None:
+        self.registry = CollectorRegistry()
+        registry = self.registry
+        build = Gauge("observer_build_info", "This build of the observer.", ("version", "python"), registry=registry)
+        build.labels(version, python).set(1)
+        self._scrapes = Counter(
+            "observer_scrapes_total", "Reads of targets by result.", ("source", "result"), registry=registry
+        )
+        self._duration = Histogram(
+            "observer_scrape_duration_seconds",
+            "Time from asking a target to its whole answer.",
+            ("source",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._body = Histogram(
+            "observer_scrape_body_bytes", "Size of answers.", ("source",), buckets=_BYTES, registry=registry
+        )
+        self._parse = Histogram(
+            "observer_parse_duration_seconds",
+            "Time to read one answer's wanted families.",
+            ("source",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._discarded = Counter(
+            "observer_samples_discarded_total",
+            "Samples of wanted families that could not be used.",
+            ("reason",),
+            registry=registry,
+        )
+        self._overruns = Counter(
+            "observer_scrape_overruns_total",
+            "Reads that were still running when the next one was due.",
+            ("source",),
+            registry=registry,
+        )
+        self._lag = Histogram(
+            "observer_loop_lag_seconds",
+            "How late the event loop ran a step that was due.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._requests = Counter(
+            "observer_http_requests_total",
+            "Requests answered, by route and status.",
+            ("route", "code"),
+            registry=registry,
+        )
+
+    def scraped(
+        self, source: str, result: str, duration_seconds: float, body_bytes: int, parse_seconds: float | None
+    ) -> None:
+        """One read ended. ``parse_seconds`` is ``None`` when nothing was parsed."""
+        self._scrapes.labels(source, result).inc()
+        self._duration.labels(source).observe(duration_seconds)
+        if body_bytes:
+            self._body.labels(source).observe(body_bytes)
+        if parse_seconds is not None:
+            self._parse.labels(source).observe(parse_seconds)
+
+    def discarded(self, reason: str, samples: int) -> None:
+        """Samples of wanted families were dropped."""
+        self._discarded.labels(reason).inc(samples)
+
+    def overran(self, source: str) -> None:
+        """A read was still running when the next was due; the next was skipped."""
+        self._overruns.labels(source).inc()
+
+    def lagged(self, seconds: float) -> None:
+        """The event loop ran a due step this much later than due."""
+        self._lag.observe(seconds)
+
+    def answered(self, route: str, code: int) -> None:
+        """A request was answered. ``route`` is the pattern, never the path, so that it stays bounded."""
+        self._requests.labels(route, str(code)).inc()
