@@ -53,7 +53,7 @@ def scan(component: Component, folder: ModuleType) -> Mapping[str, Vocabulary]:
         if table.name != module.name:
             wrong.append(f"{module.name}: the table's name is {table.name!r}, want the module's")
         if table.component is not component:
-            wrong.append(f"{module.name}: the table is of a {table.component.value}, want {component.value}")
+            wrong.append(f"{module.name}: the table's component is {table.component.value}, want {component.value}")
         wrong += faults(table, SIGNALS)
         tables[table.name] = table
     if wrong:
