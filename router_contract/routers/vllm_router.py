@@ -27,18 +27,6 @@ def _later(signal: str, name: str, keep: tuple[tuple[str, str], ...] = (), unpro
     )
 
 
-def _paired_pd(signal: str, name: str, keep: tuple[tuple[str, str], ...]) -> Term:
-    """An error family of prefill/decode: only a body that shows such requests can say "none yet"."""
-    return Term(
-        signal=signal,
-        name=name,
-        keep=keep,
-        absence=Absence.NOT_YET,
-        paired="router-pd-requests",
-        unproven=_PD_FAILED,
-    )
-
-
 _WORKERS = (
     Term(signal="router-reported-workers", name="vllm_router_active_workers"),
     Term(signal="router-worker-health", name="vllm_router_worker_health", keep=_WORKER),
@@ -73,14 +61,14 @@ _TRAFFIC = (
     _later("router-request-duration", "vllm_router_generate_duration_seconds"),
 )
 
+# Absence is "not yet" in either mode: outside prefill/decode these never move, so they never appear.
 _PREFILL_DECODE = (
-    # Whether a deployment is prefill/decode is not in the body, so absence alone says nothing.
-    Term(signal="router-pd-requests", name="vllm_router_pd_requests_total", keep=_ROUTE),
-    _paired_pd("router-pd-errors", "vllm_router_pd_errors_total", (("error_type", "error_type"),)),
-    _paired_pd("router-pd-decode-errors", "vllm_router_pd_decode_errors_total", _WORKER),
-    Term(signal="router-pd-prefill-requests", name="vllm_router_pd_prefill_requests_total", keep=_WORKER),
-    Term(signal="router-pd-decode-requests", name="vllm_router_pd_decode_requests_total", keep=_WORKER),
-    Term(signal="router-pd-request-duration", name="vllm_router_pd_request_duration_seconds"),
+    _later("router-pd-requests", "vllm_router_pd_requests_total", _ROUTE),
+    _later("router-pd-errors", "vllm_router_pd_errors_total", (("error_type", "error_type"),), _PD_FAILED),
+    _later("router-pd-decode-errors", "vllm_router_pd_decode_errors_total", _WORKER, _PD_FAILED),
+    _later("router-pd-prefill-requests", "vllm_router_pd_prefill_requests_total", _WORKER),
+    _later("router-pd-decode-requests", "vllm_router_pd_decode_requests_total", _WORKER),
+    _later("router-pd-request-duration", "vllm_router_pd_request_duration_seconds"),
 )
 
 _IGNORED = """
