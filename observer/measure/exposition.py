@@ -1,0 +1,171 @@
+"""A selective reader of Prometheus text and OpenMetrics: it reads wanted families only, and those completely.
+
+A fault costs the family that it hits, which is then named in ``problems``; the rest of the body is read. A body that
+is no exposition at all is `NotRead`. A repeated read goes through a verified `Layout` and gives the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from observer.measure.layout import Indices, Layout, line_starts
+from observer.measure.lines import LineError, parse_line, shown
+from observer.measure.rows import Rows
+from observer.measure.scan import Memory, Scan
+from observer.measure.shape import Family, Limits, NotRead, Reading, SampleKey, Shape
+from router_contract.readings import FailureKind
+
+_BOM = b"\xef\xbb\xbf"
+_BINARY = (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff", b"PK\x03\x04", b"\x28\xb5\x2f\xfd")
+_TRIED = 4
+
+
+class Reader:
+    """Reads bodies of one kind of program. It keeps layouts (at most ``layouts``) and nothing of any target.
+
+    ``wanted`` are exact family names as on the wire. One task owns a reader: it is not safe for threads.
+    """
+
+    def __init__(self, wanted: Iterable[str], *, limits: Limits | None = None, layouts: int = 64) -> None:
+        self.wanted = frozenset(wanted)
+        self.limits = limits or Limits()
+        self.full_reads = 0
+        self.layout_reads = 0
+        self._memory = Memory(self.wanted, self.limits)
+        self._most = layouts
+        self._shapes: list[Shape] = []
+
+    def read(self, body: bytes, *, hint: Shape | None = None, openmetrics: bool = False) -> Reading | NotRead:
+        """Read one body; ``hint`` is the shape that this target had last, which is tried first.
+
+        ``openmetrics`` says that the content type was OpenMetrics, whose bodies must end in ``# EOF``.
+        """
+        refused = self._refuse(body)
+        if refused is not None:
+            return refused
+        body = body.removeprefix(_BOM)
+        closed = body.endswith(b"\n")
+        if not closed:
+            body += b"\n"
+        starts = line_starts(body)
+        if closed:
+            reading = self._by_layout(body, starts, hint, openmetrics=openmetrics)
+            if reading is not None:
+                self.layout_reads += 1
+                return reading
+        self.full_reads += 1
+        return self._in_full(body, starts, closed=closed, openmetrics=openmetrics)
+
+    @property
+    def layout_bytes(self) -> int:
+        """Bytes that the kept layouts hold, roughly."""
+        return sum(shape.layout.nbytes for shape in self._shapes if shape.layout is not None)
+
+    def _refuse(self, body: bytes) -> NotRead | None:
+        """What can be said without reading lines."""
+        if len(body) > self.limits.body_bytes:
+            detail = f"body of {len(body)} bytes, at most {self.limits.body_bytes}"
+            return NotRead(kind=FailureKind.TOO_LARGE, detail=detail)
+        if b"\0" in body or body.startswith(_BINARY):
+            return NotRead(kind=FailureKind.BAD_ENCODING, detail=f"not text: body begins with {shown(body[:16])}")
+        head = body[:256].removeprefix(_BOM).lstrip()
+        if not head and not body.removeprefix(_BOM).strip():
+            return NotRead(kind=FailureKind.NOT_EXPOSITION, detail="empty body")
+        if head[:1] in {b"<", b"["}:
+            return NotRead(kind=FailureKind.NOT_EXPOSITION, detail=f"body begins with {shown(head[:32])}")
+        return None
+
+    def _by_layout(self, body: bytes, starts: Indices, hint: Shape | None, *, openmetrics: bool) -> Reading | None:
+        for shape in self._candidates(len(starts) - 1, hint):
+            if shape.layout is None or (openmetrics and not shape.ended):
+                continue
+            values = shape.layout.read(body, starts, self.limits.family_bytes, self.limits.line_bytes)
+            if values is not None:
+                return Reading(shape=shape, values=values)
+        return None
+
+    def _candidates(self, lines: int, hint: Shape | None) -> Iterator[Shape]:
+        if hint is not None:
+            yield hint
+        tried = 0
+        for shape in self._shapes:
+            if shape is not hint and shape.layout is not None and shape.layout.lines == lines:
+                yield shape
+                tried += 1
+                if tried == _TRIED:
+                    return
+
+    def _in_full(self, body: bytes, starts: Indices, *, closed: bool, openmetrics: bool) -> Reading | NotRead:
+        scan = Scan(body, starts, self._memory)
+        scan.run(closed=closed)
+        if not scan.rows and not _is_exposition(scan):
+            return NotRead(kind=FailureKind.NOT_EXPOSITION, detail=f"no sample line; begins with {shown(body[:64])}")
+        good = {family: rows for family, rows in scan.rows.items() if family not in scan.broken}
+        values = [value for rows in good.values() for value in rows.values]
+        shape = _shape(scan, good, openmetrics=openmetrics)
+        if any(rows.stamps for rows in good.values()):
+            stamps = [stamp for rows in good.values() for stamp in rows.stamps or [None] * len(rows.values)]
+            timestamps = np.array([np.nan if stamp is None else stamp for stamp in stamps], np.float64)
+            return Reading(shape=shape, values=np.array(values, np.float64), timestamps=timestamps)
+        if closed and self._most and _repeats(scan, good):
+            shape = self._keep(scan, good, shape)
+        return Reading(shape=shape, values=np.array(values, np.float64))
+
+    def _keep(self, scan: Scan, good: dict[str, Rows], shape: Shape) -> Shape:
+        runs = [run for rows in good.values() for run in rows.runs]
+        prefixes = [prefix for rows in good.values() for prefix in rows.prefixes]
+        layout = Layout(scan.lines, scan.special, runs, prefixes, self._memory.names)
+        kept = Shape(**{name: getattr(shape, name) for name in shape.__struct_fields__} | {"layout": layout})
+        self._shapes.insert(0, kept)
+        del self._shapes[self._most :]
+        return kept
+
+
+def _is_exposition(scan: Scan) -> bool:
+    """Whether a body without any wanted sample is one all the same: metadata, ``# EOF`` or one readable sample."""
+    if scan.types or scan.outline.ended:
+        return True
+    special = frozenset(scan.special)
+    for index, line in enumerate(scan.lines):
+        if index not in special or line.lstrip()[:1] == b"{":
+            try:
+                parse_line(line)
+            except LineError:
+                continue
+            return True
+    return False
+
+
+def _repeats(scan: Scan, good: dict[str, Rows]) -> bool:
+    """Whether the next body may be read by this one's layout: nothing in it depended on more than its lines' names."""
+    return (
+        not scan.outline.samples
+        and not scan.broken
+        and not scan.truncated
+        and all(len(rows.runs) == 1 and not rows.folded for rows in good.values())
+    )
+
+
+def _shape(scan: Scan, good: dict[str, Rows], *, openmetrics: bool) -> Shape:
+    families: dict[str, Family] = {}
+    start = 0
+    for name, rows in good.items():
+        stop = start + len(rows.values)
+        kind = scan.types.get(name, "")
+        families[name] = Family(name, kind, start, stop, tuple(rows.prefixes), rows.runs[0][0] + 1)
+        start = stop
+    return Shape(
+        families=families,
+        types=scan.types,
+        problems=(*scan.broken.values(), *scan.notes),
+        unreadable=frozenset(scan.broken),
+        truncated=scan.truncated or (openmetrics and not scan.outline.ended),
+        ended=scan.outline.ended,
+        kept=start,
+        dropped=scan.samples - start,
+    )
+
+
+__all__ = ["Family", "Limits", "NotRead", "Reader", "Reading", "SampleKey", "Shape"]

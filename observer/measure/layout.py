@@ -1,0 +1,202 @@
+"""The verified line layout: a body that has the lines of an earlier one is read without being parsed again.
+
+A layout keeps, of one body that was parsed in full, where each line stood and what it began with. A later body has the
+layout when every line is proved to be what it was: wanted lines by their whole ``name{labels} `` text, comments and
+blank lines by all their bytes, every other line by a window of its name that no wanted name has. Then only numbers can
+differ, and they are read by one JSON call. Whatever is not proved is read in full again, so a layout can be slow but
+never wrong.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from observer.measure.lines import NAME
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+_WINDOW: Final = 8
+_LONGEST_NUMBER: Final = 64
+_LEADS = np.ones(256, dtype=np.bool_)
+_LEADS[[ord(char) for char in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_:"]] = False
+_IN_OTHER_JSON: Final = (b"u", b"s", b'"')
+
+
+def line_starts(body: bytes) -> Indices:
+    """The offset of each line of a body that ends in a newline, and the body's length as the last element."""
+    newlines = np.flatnonzero(np.frombuffer(body, np.uint8) == ord("\n"))
+    starts = np.zeros(len(newlines) + 1, np.int64)
+    np.add(newlines, 1, out=starts[1:])
+    return starts
+
+
+def special_lines(body: bytes, starts: Indices) -> list[int]:
+    """The lines that do not begin with a letter of a metric name: comments, blank lines, quoted names."""
+    special: list[int] = np.flatnonzero(_LEADS[np.frombuffer(body, np.uint8)[starts[:-1]]]).tolist()
+    return special
+
+
+class Wanted:
+    """Wanted family names, prepared to prove that a line belongs to none of them."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self.names = sorted(name.encode() for name in names)
+        self.shortest = min(map(len, self.names), default=_WINDOW)
+        self._at: dict[int, tuple[frozenset[bytes], tuple[bytes, ...]]] = {}
+
+    def touches(self, name: bytes) -> bool:
+        """Whether a wanted name begins with ``name`` or ``name`` with a wanted one, so that prefixes prove nothing."""
+        place = bisect(self.names, name)
+        return any(other.startswith(name) for other in self.names[place : place + 1]) or any(
+            name.startswith(other) for other in self.names[:place]
+        )
+
+    def window(self, text: bytes) -> int | None:
+        """An offset at which 8 bytes of ``text`` are in no wanted name, or ``None`` when there is no such offset.
+
+        ``text`` is what a line is known to begin with; a line with these bytes there cannot begin with a wanted name.
+        """
+        place = bisect(self.names, text)
+        common = max((_common(text, other) for other in self.names[max(place - 1, 0) : place + 1]), default=0)
+        for offset in (max(0, common - _WINDOW + 1), common, 0):
+            if offset < self.shortest and self._differs(text[offset : offset + _WINDOW], offset):
+                return offset
+        return None
+
+    def _differs(self, window: bytes, offset: int) -> bool:
+        if offset not in self._at:
+            parts = [name[offset : offset + _WINDOW] for name in self.names]
+            whole = frozenset(part for part in parts if len(part) == _WINDOW)
+            self._at[offset] = whole, tuple(part for part in parts if len(part) < _WINDOW)
+        whole, short = self._at[offset]
+        if len(window) < _WINDOW and any(part.startswith(window) for part in whole):
+            return False
+        return window not in whole and not any(part.startswith(window) or window.startswith(part) for part in short)
+
+
+def _common(one: bytes, other: bytes) -> int:
+    length = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        length += 1
+    return length
+
+
+class Layout:
+    """What the lines of one body begin with. Built once, shared by every target whose bodies have it."""
+
+    def __init__(
+        self,
+        lines: list[bytes],
+        special: list[int],
+        runs: list[tuple[int, int]],
+        prefixes: list[bytes],
+        wanted: Wanted,
+    ) -> None:
+        self.lines = len(lines)
+        self.rows = len(prefixes)
+        fixed = [(index, lines[index] + b"\n") for index in special]
+        skipped = {*special, *(index for first, last in runs for index in range(first, last))}
+        windows: dict[bytes, int | None] = {}
+        checks: list[tuple[int, int, bytes]] = []
+        for index, line in enumerate(lines):
+            if index in skipped:
+                continue
+            text, brace, _ = line.partition(b"{")
+            text = text + brace if brace else line[: _name_end(line) + 1]
+            if text not in windows:
+                windows[text] = wanted.window(text)
+            offset = windows[text]
+            if offset is None:
+                fixed.append((index, text))
+            else:
+                checks.append((index, offset, text))
+        self._set_windows(checks)
+        fixed.sort()
+        self._fixed = np.array([index for index, _ in fixed], np.int64)
+        self._texts = tuple(text for _, text in fixed)
+        edges = [edge for run in runs for edge in run]
+        self._edges = np.array(edges, np.int64)
+        self._prefixes = tuple(prefixes)
+        self._removed = sum(map(len, prefixes))
+
+    def _set_windows(self, checks: list[tuple[int, int, bytes]]) -> None:
+        def word(text: bytes) -> int:
+            return int.from_bytes(text.ljust(_WINDOW, b"\0")[:_WINDOW], "little")
+
+        self._checked = np.array([index for index, _, _ in checks], np.int64)
+        self._offsets = np.array([offset for _, offset, _ in checks], np.int64)
+        words = [text[offset : offset + _WINDOW] for _, offset, text in checks]
+        self._words = np.array([word(each) for each in words], np.uint64)
+        self._masks = np.array([word(b"\xff" * len(each)) for each in words], np.uint64)
+        self._first = np.array([text[0] for _, _, text in checks], np.uint8)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that this layout keeps alive, roughly."""
+        texts = sum(len(text) + 33 for text in (*self._texts, *self._prefixes))
+        return texts + 26 * len(self._checked) + 8 * (len(self._fixed) + len(self._edges))
+
+    def read(self, body: bytes, starts: Indices, family_bytes: int, line_bytes: int) -> Floats | None:
+        """The values of all wanted rows, float64 in file order, or ``None`` when the body is not proved to fit."""
+        if len(starts) != self.lines + 1 or not self._same_names(body, starts):
+            return None
+        if int((starts[1:] - starts[:-1]).max(initial=0)) > line_bytes:
+            return None
+        if not all(map(body.startswith, self._texts, starts[self._fixed].tolist())):
+            return None
+        edges: list[int] = starts[self._edges].tolist()
+        found: list[bytes] = []
+        size = 0
+        for first, last in zip(edges[::2], edges[1::2], strict=True):
+            if last - first > family_bytes:
+                return None
+            size += last - first
+            found += body[first : last - 1].split(b"\n")
+        # The lines lost exactly the bytes of all prefixes, so none of them kept its own: each prefix was there.
+        joined = b",".join(map(bytes.removeprefix, found, self._prefixes))
+        if len(joined) + 1 != size - self._removed and self.rows:
+            return None
+        return self._numbers(joined) if len(joined) <= self.rows * _LONGEST_NUMBER else None
+
+    def _same_names(self, body: bytes, starts: Indices) -> bool:
+        """Whether every unwanted sample line still begins with its first byte and has its window."""
+        if not len(self._checked):
+            return True
+        lines = starts[self._checked]
+        places = lines + self._offsets
+        if int(places.max()) + _WINDOW > len(body):
+            body += b"\0" * _WINDOW
+        words = np.ndarray((len(body) - _WINDOW + 1,), np.dtype("<u8"), body, strides=(1,))
+        return bool(
+            np.array_equal(words[places] & self._masks, self._words)
+            and np.array_equal(np.frombuffer(body, np.uint8)[lines], self._first)
+        )
+
+    def _numbers(self, joined: bytes) -> Floats | None:
+        """One number for each row from text with commas between; ``None`` where the full parser has to decide."""
+        # JSON also has true, false, null and strings, which would become numbers: no number has these letters.
+        if not any(map(joined.__contains__, _IN_OTHER_JSON)):
+            try:
+                values = orjson.loads(b"[" + joined + b"]")
+                return np.fromiter(values, np.float64, self.rows) if len(values) == self.rows else None
+            except (ValueError, TypeError, OverflowError):
+                pass
+        if b"_" in joined:
+            return None
+        try:
+            values = list(map(float, joined.split(b",")))
+        except ValueError:
+            return None
+        return np.array(values, np.float64) if len(values) == self.rows else None
+
+
+def _name_end(line: bytes) -> int:
+    found = NAME.match(line)
+    return found.end() if found else 0

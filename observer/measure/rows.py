@@ -1,0 +1,189 @@
+"""The sample lines of one family turned into rows: values and the ``name{labels} `` text before each of them.
+
+Most lines of a body share few structures (name and label names), so a structure is checked once and remembered; a line
+of a known structure costs one split. Everything unusual goes through `lines.parse_line`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+
+from observer.measure.lines import LineError, ProblemKind, parse_key, parse_line, shown
+
+_STRUCTURE = re.compile(
+    rb"[a-zA-Z_:][a-zA-Z0-9_:]*\{[a-zA-Z_:][a-zA-Z0-9_:]*=(?:\",[a-zA-Z_:][a-zA-Z0-9_:]*=)*\Z",
+)
+_STRUCTURES_KEPT = 4096
+_HEADS_KEPT = 65_536
+
+
+class Structures:
+    """Structures already checked, ``name{a=",b=`` to the sample name. Bounded; shared by the reads of one reader."""
+
+    def __init__(self, labels: int, line_bytes: int) -> None:
+        self.labels = labels
+        self.line_bytes = line_bytes
+        self.names: dict[bytes, str] = {}
+        self.heads: dict[bytes, bytes] = {}
+
+    def learn(self, structure: bytes, line: bytes, name: str) -> None:
+        """Remember a structure that one line was read with, if any label values would fit it as well."""
+        if len(self.names) < _STRUCTURES_KEPT and b"\\" not in line and _STRUCTURE.match(structure):
+            self.names[structure] = name
+
+    def keep(self, heads: Iterable[bytes], structures: Iterable[bytes]) -> None:
+        """Remember whole lines' heads (all before ``} ``) that were checked, with their structures."""
+        if len(self.heads) >= _HEADS_KEPT:
+            self.heads.clear()
+        self.heads.update(zip(heads, structures, strict=True))
+
+
+class Rows:
+    """Rows of one family as they are collected, in file order.
+
+    ``prefixes[i] + text`` was line i; ``stamps`` is as long as ``values`` once any line has a timestamp.
+    ``runs`` are ``(first, last + 1)`` line indices. ``folded`` counts equal duplicates that were dropped.
+    """
+
+    def __init__(self) -> None:
+        self.prefixes: list[bytes] = []
+        self.values: list[float] = []
+        self.stamps: list[float | None] = []
+        self.lines: Sequence[int] = []
+        self.runs: list[tuple[int, int]] = []
+        self.names: set[str] = set()
+        self.structures: set[bytes] = set()
+        self.bytes = 0
+        self.folded = 0
+
+    @classmethod
+    def read(cls, lines: list[bytes], first: int, known: Structures) -> Rows:
+        """The rows of consecutive lines, of which the first has index ``first``. Raises `LineError`."""
+        rows = cls()
+        text = b"\n".join(lines)
+        rows.bytes = len(text) + 1
+        if rows.bytes > known.line_bytes and max(map(len, lines)) > known.line_bytes:
+            raise LineError(ProblemKind.TOO_LARGE, f"a line of more than {known.line_bytes} bytes", first)
+        if not text.isascii():
+            cls._check_encoding(lines, first)
+        texts: Sequence[bytes]
+        heads, _, texts = zip(*map(bytes.rpartition, lines, repeat(b"} ")), strict=True)
+        try:
+            structures = [known.heads[head] for head in heads]
+            rows.names.update(map(known.names.__getitem__, set(structures)))
+            rows.prefixes = [head + b"} " for head in heads]
+        except KeyError:
+            structures, texts = rows._check(lines, first, known, plain=b"\\" not in text)
+        rows.structures.update(structures)
+        rows.values, rows.stamps = _values(lines, texts, first)
+        rows.lines = range(first, first + len(lines))
+        rows.runs = [(first, first + len(lines))]
+        return rows
+
+    def _check(
+        self, lines: list[bytes], first: int, known: Structures, *, plain: bool
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Check the heads of lines; fill names and prefixes. Gives each line's structure and its text after that."""
+        structures: list[bytes] = []
+        texts: list[bytes] = []
+        names, prefixes = known.names, self.prefixes
+        regular = True
+        for index, line in enumerate(lines):
+            parts = line.split(b'"')
+            tail = parts[-1]
+            structure = b'"'.join(parts[:-1:2])
+            # An even number of quotes, none of them escaped, and nothing between the labels and one blank.
+            if plain and structure in names and tail[:2] == b"} " and len(parts) & 1:
+                prefix = line[: 2 - len(tail)]
+                self.names.add(names[structure])
+            else:
+                name, prefix = self._unusual(line, structure, first + index, known)
+                regular = regular and structure in names and prefix[-2:] == b"} "
+                structure = structure if structure in names else prefix
+                self.names.add(name)
+            prefixes.append(prefix)
+            texts.append(line[len(prefix) :])
+            structures.append(structure)
+        if plain and regular:
+            known.keep((prefix[:-2] for prefix in prefixes), structures)
+        return structures, texts
+
+    def extend(self, more: Rows) -> None:
+        """Add the rows of a later segment of the same family."""
+        if self.stamps or more.stamps:
+            self.stamps = (self.stamps or [None] * len(self.values)) + (more.stamps or [None] * len(more.values))
+        self.prefixes += more.prefixes
+        self.values += more.values
+        self.lines = [*self.lines, *more.lines]
+        self.runs += more.runs
+        self.names |= more.names
+        self.structures |= more.structures
+        self.bytes += more.bytes
+
+    @staticmethod
+    def _unusual(line: bytes, structure: bytes, index: int, known: Structures) -> tuple[str, bytes]:
+        """Name and prefix of a line read with the full grammar (which also checks its timestamp and exemplar)."""
+        try:
+            found = parse_line(line)
+        except LineError as error:
+            error.index = index
+            raise
+        if len(found.labels) > known.labels:
+            raise LineError(ProblemKind.TOO_LARGE, f"{len(found.labels)} labels, at most {known.labels}", index)
+        known.learn(structure, line, found.name)
+        blank = line[found.end : found.end + 1]
+        return found.name, line[: found.end + (blank == b" " or not found.labels)]
+
+    @staticmethod
+    def _check_encoding(lines: list[bytes], first: int) -> None:
+        for index, line in enumerate(lines):
+            if not line.isascii():
+                try:
+                    line.decode()
+                except UnicodeDecodeError as error:
+                    raise LineError(ProblemKind.BAD_ENCODING, f"not UTF-8: {shown(line)}", first + index) from error
+
+    def fold(self) -> None:
+        """Drop equal duplicates and count them. Raises `LineError` for a series that is there with two values."""
+        if len(set(self.prefixes)) == len(self.prefixes) and len(self.structures) == len(self.names):
+            return
+        seen: dict[tuple[object, ...], float] = {}
+        kept: list[int] = []
+        for row, prefix in enumerate(self.prefixes):
+            name, labels, _ = parse_key(prefix)
+            key, value = (name, *sorted(labels)), self.values[row]
+            before = seen.setdefault(key, value)
+            if len(seen) > len(kept):
+                kept.append(row)
+            elif before != value and not (math.isnan(before) and math.isnan(value)):
+                detail = f"{shown(prefix)} is there as {before:g} and as {value:g}"
+                raise LineError(ProblemKind.UNEQUAL_DUPLICATES, detail, self.lines[row])
+        self.folded = len(self.prefixes) - len(kept)
+        if self.folded:
+            self.prefixes = [self.prefixes[row] for row in kept]
+            self.values = [self.values[row] for row in kept]
+            self.stamps = [self.stamps[row] for row in kept] if self.stamps else []
+
+
+def _values(lines: list[bytes], texts: Sequence[bytes], first: int) -> tuple[list[float], list[float | None]]:
+    """The values of lines, and their timestamps (empty when none has one)."""
+    try:
+        if b"_" in b" ".join(texts):
+            raise ValueError
+        return list(map(float, texts)), []
+    except ValueError:
+        pass
+    values: list[float] = []
+    stamps: list[float | None] = []
+    for index, line in enumerate(lines):
+        try:
+            found = parse_line(line)
+        except LineError as error:
+            error.index = first + index
+            raise
+        values.append(found.value)
+        stamps.append(found.timestamp)
+    return values, stamps if any(stamp is not None for stamp in stamps) else []

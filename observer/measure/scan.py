@@ -1,0 +1,288 @@
+"""One full pass over the lines of a body: which line belongs to which wanted family, and what is wrong with each.
+
+A family is one block: its metadata, then its samples, with nothing of another family between. Lines of families that
+nobody wants are recognised by their names and not looked at any further.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+
+import msgspec
+
+from observer.measure.layout import Indices, Wanted, special_lines
+from observer.measure.lines import NAME, LineError, ProblemKind, parse_header, parse_key, parse_line, shown
+from observer.measure.rows import Rows, Structures
+from observer.measure.shape import Limits
+from router_contract.readings import Problem
+
+_SUFFIXES = {
+    "counter": ("", "_total", "_created"),
+    "gauge": ("",),
+    "histogram": ("", "_bucket", "_sum", "_count", "_created"),
+    "summary": ("", "_sum", "_count", "_created"),
+    "gaugehistogram": ("_bucket", "_gcount", "_gsum"),
+    "info": ("", "_info"),
+    "stateset": ("",),
+    "untyped": ("",),
+    "unknown": ("",),
+}
+_UNDECLARED = ("", "_bucket", "_sum", "_count", "_created")
+_BASES = ("_bucket", "_sum", "_count", "_created", "_total", "_info", "_gcount", "_gsum")
+
+
+class Heading(msgspec.Struct, frozen=True):
+    """A metadata line as the walk needs it. ``passed`` is what proves that a sample line is of this unwanted family:
+    ``name{`` always, and the bare ``name`` (``apart``) where no wanted name could begin with it.
+    """
+
+    family: str
+    wanted: bool
+    name: bytes
+    passed: bytes
+    apart: bool
+
+
+class Outline(msgspec.Struct, frozen=True, kw_only=True):
+    """What all comment and blank lines of a body say together.
+
+    ``headings`` stand beside the special lines, ``None`` for any other; ``faults`` are ``(family, what, place)``.
+    """
+
+    special: list[bytes]
+    headings: list[Heading | None]
+    types: dict[str, str]
+    faults: tuple[tuple[str, str, int], ...]
+    samples: frozenset[int]
+    ended: bool
+
+
+class Memory:
+    """What the passes of one reader remember: checked structures, and the outline of the last body. Bounded."""
+
+    def __init__(self, wanted: frozenset[str], limits: Limits) -> None:
+        self.wanted = wanted
+        self.limits = limits
+        self.names = Wanted(wanted)
+        self.structures = Structures(limits.labels, limits.line_bytes)
+        self._last: Outline | None = None
+
+    def outline(self, special: list[bytes]) -> Outline:
+        """The outline of a body's special lines; programs repeat the same ones in every body."""
+        if self._last is None or self._last.special != special:
+            self._last = self._read_outline(special)
+        return self._last
+
+    def _read_outline(self, special: list[bytes]) -> Outline:
+        headings: list[Heading | None] = []
+        types: dict[str, str] = {}
+        faults: list[tuple[str, str, int]] = []
+        samples: set[int] = set()
+        last: Heading | None = None
+        ended = False
+        for place, line in enumerate(special):
+            comment = line.lstrip()[:1] == b"#"
+            header = parse_header(line) if comment else None
+            if line.strip() and not comment:
+                samples.add(place)
+            if header is None:
+                headings.append(None)
+                ended = line.rstrip() == b"# EOF" or (ended and not line.strip())
+                continue
+            if last is None or last.family != header.family:
+                last = self._heading(header.family)
+            headings.append(last)
+            declared = types.setdefault(header.family, "")
+            kind = header.rest.lower()
+            if header.keyword == "TYPE" and (not kind or declared not in {"", kind}):
+                faults.append((header.family, f"TYPE is {header.rest!r}, before it was {declared!r}", place))
+            elif header.keyword == "TYPE":
+                types[header.family] = kind
+        return Outline(
+            special=special,
+            headings=headings,
+            types=types,
+            faults=tuple(faults),
+            samples=frozenset(samples),
+            ended=ended,
+        )
+
+    def _heading(self, family: str) -> Heading:
+        name = family.encode()
+        wanted = family in self.wanted
+        return Heading(family, wanted, name, name + b"{", not wanted and not self.names.touches(name))
+
+
+class Scan:
+    """One pass. After `run`: ``rows`` of each wanted family with samples, ``types``, ``broken``, ``notes``."""
+
+    def __init__(self, body: bytes, starts: Indices, memory: Memory) -> None:
+        self.lines = body.split(b"\n")
+        self.lines.pop()
+        self.special = special_lines(body, starts)
+        self.memory = memory
+        self.outline = memory.outline([self.lines[index] for index in self.special])
+        self.types = self.outline.types
+        self.rows: dict[str, Rows] = {}
+        self.broken: dict[str, Problem] = {}
+        self.notes: list[Problem] = []
+        self.samples = len(self.lines) - len(self.special) + len(self.outline.samples)
+        self.truncated = False
+        self._heading: Heading | None = None
+        self._owner: str | None = None
+
+    def run(self, *, closed: bool) -> None:
+        """Walk the body: metadata is known (a sample's family can depend on a later TYPE line), now every line.
+
+        ``closed`` says that the body's last newline is its own.
+        """
+        for family, what, place in self.outline.faults:
+            self._break(family, ProblemKind.MALFORMED, what, self.special[place])
+        cursor = 0
+        for place, (index, heading) in enumerate(zip(self.special, self.outline.headings, strict=True)):
+            if cursor < index:
+                self._segment(cursor, index)
+            cursor = index + 1
+            if heading is not None:
+                self._heading = heading
+                self._owner = heading.family if heading.wanted else None
+                if heading.wanted and heading.family in self.rows:
+                    self._break(heading.family, ProblemKind.INTERLEAVED, "declared again after its samples", index)
+            elif place in self.outline.samples:
+                self._give(self._owner_at(index), index, cursor)
+        if cursor < len(self.lines):
+            self._segment(cursor, len(self.lines))
+        if not closed:
+            self._check_end()
+        for family, rows in self.rows.items():
+            self._finish(family, rows)
+
+    def _segment(self, first: int, last: int) -> None:
+        """Lines that begin with a name, with no metadata between them. Most segments are of the current family."""
+        block, heading = self.lines[first:last], self._heading
+        if heading is not None:
+            if heading.wanted:
+                if all(map(bytes.startswith, block, repeat(heading.name))) and self._take(heading.family, first, block):
+                    return
+            elif all(map(bytes.startswith, block, repeat(heading.name if heading.apart else heading.passed))):
+                self._owner = None
+                return
+        start, owner = first, self._owner_at(first)
+        for index in range(first + 1, last):
+            following = self._owner_at(index)
+            if following != owner:
+                self._give(owner, start, index)
+                start, owner = index, following
+        self._give(owner, start, last)
+
+    def _owner_at(self, index: int) -> str | None:
+        """The wanted family of the sample line at an index, as far as its name can be read."""
+        line = self.lines[index]
+        found = NAME.match(line, len(line) - len(line.lstrip()))
+        if found is not None:
+            return self._family_of(found[0].decode())
+        try:
+            return self._family_of(parse_key(line)[0])
+        except LineError:
+            return None
+
+    def _family_of(self, name: str) -> str | None:
+        """The wanted family a sample name belongs to, ``None`` for any other."""
+        wanted, heading = self.memory.wanted, self._heading
+        if heading is not None and heading.wanted and self._allows(heading.family, name):
+            return heading.family
+        if name in wanted or name in self.types:
+            return name if name in wanted else None
+        for suffix in _BASES:
+            base = name.removesuffix(suffix)
+            if base != name and base in wanted and self._allows(base, name):
+                return base
+        return None
+
+    def _allows(self, family: str, name: str) -> bool:
+        suffixes = _SUFFIXES.get(self.types.get(family, ""), _UNDECLARED)
+        return name.startswith(family) and name[len(family) :] in suffixes
+
+    def _take(self, family: str, first: int, block: list[bytes]) -> bool:
+        """Take a segment as samples of one family; False, and nothing taken, where a closer look is needed."""
+        try:
+            rows = Rows.read(block, first, self.memory.structures)
+        except LineError:
+            return False
+        if not all(self._allows(family, name) for name in rows.names):
+            return False
+        self._append(family, rows, first)
+        return True
+
+    def _give(self, family: str | None, first: int, last: int) -> None:
+        """Lines whose family is known go there, or break it."""
+        if family is None:
+            self._owner = None
+            return
+        try:
+            rows = Rows.read(self.lines[first:last], first, self.memory.structures)
+        except LineError as error:
+            rows = Rows()
+            self._break(family, error.kind, error.detail, error.index)
+        self._append(family, rows, first)
+
+    def _append(self, family: str, rows: Rows, first: int) -> None:
+        if family in self.rows and self._owner != family:
+            self._break(family, ProblemKind.INTERLEAVED, "samples in two places of the body", first)
+        self._owner = family
+        if family in self.rows:
+            self.rows[family].extend(rows)
+        else:
+            self.rows[family] = rows
+
+    def _break(self, family: str, kind: ProblemKind, detail: str, index: int) -> None:
+        if family in self.memory.wanted:
+            self.broken.setdefault(family, Problem(family=family, kind=kind, detail=detail, line=index + 1))
+
+    def _finish(self, family: str, rows: Rows) -> None:
+        limits, line = self.memory.limits, rows.runs[0][0] if rows.runs else 0
+        if rows.bytes > limits.family_bytes:
+            self._break(family, ProblemKind.TOO_LARGE, f"{rows.bytes} bytes, at most {limits.family_bytes}", line)
+        if len(rows.values) > limits.family_series:
+            detail = f"{len(rows.values)} series, at most {limits.family_series}"
+            self._break(family, ProblemKind.TOO_LARGE, detail, line)
+        if family in self.broken:
+            return
+        try:
+            rows.fold()
+        except LineError as error:
+            self._break(family, error.kind, error.detail, error.index)
+            return
+        kind = self.types.get(family, "")
+        if rows.folded:
+            self._note(family, ProblemKind.DUPLICATES_FOLDED, f"{rows.folded} equal duplicate lines", line)
+        if not kind:
+            self._note(family, ProblemKind.TYPE_MISSING, "no TYPE line", line)
+        elif kind not in _SUFFIXES:
+            self._note(family, ProblemKind.TYPE_UNKNOWN, f"type {kind!r} is in no format", line)
+
+    def _note(self, family: str, kind: ProblemKind, detail: str, index: int) -> None:
+        self.notes.append(Problem(family=family, kind=kind, detail=detail, line=index + 1))
+
+    def _check_end(self) -> None:
+        """Look at a last line without a newline: it may be whole, or the body was cut inside it."""
+        index = len(self.lines) - 1
+        line = self.lines[index]
+        if line.lstrip()[:1] == b"#":
+            self.truncated = line.rstrip() != b"# EOF"
+            detail = f"the body ends inside {shown(line)}"
+        else:
+            try:
+                parse_line(line)
+                detail = "the last line has no newline"
+            except LineError as error:
+                self.truncated = True
+                detail = f"the body ends inside a line: {error.detail}"
+        if not self.truncated:
+            self._note("", ProblemKind.NO_FINAL_NEWLINE, detail, index)
+            return
+        # What was cut off may belong to the family that stands open as well as to the one the half line names.
+        open_family = self._heading.family if self._heading is not None else None
+        for family in {open_family, self._owner_at(index)} & self.memory.wanted:
+            problem = Problem(family=str(family), kind=ProblemKind.TRUNCATED, detail=detail, line=index + 1)
+            self.broken[str(family)] = problem

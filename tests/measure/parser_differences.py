@@ -1,0 +1,158 @@
+"""Where our reader and prometheus_client's parsers disagree about a body, and why ours is right.
+
+Each row: id, body, wanted families, what prometheus_client makes of the wanted ones (``None``: it raises), what we make
+of them (samples, or the problem kind that names the family), the reason. The test asserts both columns, so a row that
+is no longer true fails.
+"""
+
+from __future__ import annotations
+
+OPEN = True
+TEXT = False
+
+DIFFERENCES = [
+    (
+        "an unrelated broken line",
+        TEXT,
+        b'# TYPE bad gauge\nbad{x="1} 5\n# TYPE up gauge\nup 1\n',
+        ["up"],
+        None,
+        [("up", 1.0)],
+        "one line that cannot be read costs its family, not every signal of the Pod",
+    ),
+    (
+        "interleaved families",
+        TEXT,
+        b'# TYPE a gauge\na{x="1"} 1\n# TYPE b gauge\nb 2\na{x="2"} 3\n',
+        ["a", "b"],
+        [("a", 1.0), ("a", 3.0), ("b", 2.0)],
+        ["Interleaved", ("b", 2.0)],
+        "the format wants all lines of a family in one group; two groups are two writers of one name and no sum of them is meant",
+    ),
+    (
+        "one series with two values",
+        TEXT,
+        b"# TYPE a gauge\na 1\na 2\n",
+        ["a"],
+        [("a", 1.0), ("a", 2.0)],
+        ["UnequalDuplicates"],
+        "a series has one value; choosing either would invent it",
+    ),
+    (
+        "one series twice with one value",
+        TEXT,
+        b"# TYPE a counter\na_total 1\na_total 1\n",
+        ["a"],
+        [("a_total", 1.0), ("a_total", 1.0)],
+        [("a_total", 1.0)],
+        "an equal duplicate says nothing new: it folds and is counted in a note, else a sum would double",
+    ),
+    (
+        "labels in another order are the same series",
+        TEXT,
+        b'# TYPE a gauge\na{x="1",y="2"} 1\na{y="2",x="1"} 4\n',
+        ["a"],
+        [("a", 1.0), ("a", 4.0)],
+        ["UnequalDuplicates"],
+        "label order has no meaning",
+    ),
+    (
+        "more than value and timestamp",
+        TEXT,
+        b"# TYPE a gauge\na 1 2 3\n",
+        ["a"],
+        [("a", 1.0)],
+        ["Malformed"],
+        "the parser takes the last token as the timestamp whatever stands between",
+    ),
+    (
+        "an exemplar in the text format",
+        TEXT,
+        b'# TYPE a_total counter\na_total{x="1"} 5 # {trace="t"} 0.7\n',
+        ["a_total"],
+        [("a_total", 5.0)],
+        [("a_total", 5.0)],
+        "the value agrees; the parser also reports the exemplar's 0.7 as the sample's timestamp, we report none",
+    ),
+    (
+        "an integer beyond a float",
+        TEXT,
+        b"# TYPE a gauge\na 1" + b"0" * 400 + b"\n",
+        ["a"],
+        [("a", 10**400)],
+        [("a", float("inf"))],
+        "sample values are 64-bit floats; the parser keeps a Python integer that no float holds",
+    ),
+    (
+        "digits that are not ASCII",
+        TEXT,
+        "# TYPE a gauge\na ٣\n".encode(),
+        ["a"],
+        [("a", 3.0)],
+        ["Malformed"],
+        "the formats know ASCII numbers only",
+    ),
+    (
+        "a TYPE line after the samples",
+        TEXT,
+        b"# TYPE a counter\na_total 1\n# TYPE a counter\na_total 2\n",
+        ["a"],
+        [("a_total", 1.0), ("a_total", 2.0)],
+        ["Interleaved"],
+        "a second block of a family is a second writer",
+    ),
+    (
+        "two types for one family",
+        TEXT,
+        b"# TYPE a counter\n# TYPE a gauge\na 2\n",
+        ["a"],
+        [("a", 2.0)],
+        ["Malformed"],
+        "what the number means is not known",
+    ),
+    (
+        "a type in capitals",
+        TEXT,
+        b"# TYPE a GAUGE\na 2\n",
+        ["a"],
+        None,
+        [("a", 2.0)],
+        "Prometheus itself reads types in any case",
+    ),
+    (
+        "a type nobody knows",
+        TEXT,
+        b"# TYPE a gouge\na 2\n",
+        ["a"],
+        None,
+        [("a", 2.0)],
+        "the value is readable; the type is noted as unknown",
+    ),
+    (
+        "a missing EOF",
+        OPEN,
+        b"# TYPE a gauge\na 1\n",
+        ["a"],
+        None,
+        [("a", 1.0)],
+        "what was read is read; the body is marked truncated, so nothing may be called absent",
+    ),
+    (
+        "a blank line",
+        OPEN,
+        b"# TYPE a gauge\n\na 1\n# EOF\n",
+        ["a"],
+        None,
+        [("a", 1.0)],
+        "a blank line hides nothing",
+    ),
+    (
+        "an unrelated family that breaks a rule",
+        OPEN,
+        b"# TYPE bad counter\nbad_total -1\n# TYPE a gauge\na 1\n# EOF\n",
+        ["a"],
+        None,
+        [("a", 1.0)],
+        "one family that breaks a rule costs itself",
+    ),
+]

@@ -1,0 +1,243 @@
+"""The verified layout must never say anything else than a full read, however a body is changed under it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from observer.measure.exposition import Limits, Reader
+from observer.measure.layout import Wanted
+from tests.measure.compare import RECORDINGS, outcome
+
+BODY = (
+    b'# HELP python_info text\n# TYPE python_info gauge\npython_info{version="3"} 1.0\n'
+    b"# HELP vllm:run text of vllm:wait\n# TYPE vllm:run gauge\n"
+    b'vllm:run{engine="0"} 1.0\nvllm:run{engine="1"} 2.0\n'
+    b"# HELP vllm:wait text\n# TYPE vllm:wait gauge\n"
+    b'vllm:wait{engine="0"} 3.0\nvllm:wait{engine="1"} 4.0\n'
+    b"# HELP vllm:e2e text\n# TYPE vllm:e2e histogram\n"
+    b'vllm:e2e_bucket{engine="0",le="1.0"} 5.0\nvllm:e2e_bucket{engine="0",le="+Inf"} 6.0\n'
+    b'vllm:e2e_count{engine="0"} 6.0\nvllm:e2e_sum{engine="0"} 7.5\n'
+    b"# HELP vllm:e2e_created text\n# TYPE vllm:e2e_created gauge\n"
+    b'vllm:e2e_created{engine="0"} 1.79e+09\n'
+    b"# HELP vllm:swap_total text\n# TYPE vllm:swap_total counter\n"
+    b'vllm:swap_total{engine="0"} 8.0\n\n'
+    b"# HELP up text\n# TYPE up gauge\nup 1\n"
+)
+WANTED = ("vllm:run", "vllm:e2e", "vllm:swap", "vllm:swap_total")
+
+
+def agree(reader, body):
+    """One body through a reader that has layouts says what a reader without any says."""
+    fresh = Reader(reader.wanted, limits=reader.limits, layouts=0)
+    expected = outcome(fresh, body)
+    assert outcome(reader, body) == expected
+    assert fresh.layout_reads == 0
+
+
+def primed(body=BODY, wanted=WANTED, **options):
+    reader = Reader(wanted, **options)
+    reader.read(body)
+    reader.read(body)
+    assert reader.layout_reads == 1
+    return reader
+
+
+def test_new_numbers_are_read_by_the_layout():
+    reader = primed()
+    for text in (b"9", b"-1", b"1e-7", b"NaN", b"+Inf", b"-Inf", b"123456789012345678901234567890", b"0.1", b"1E400"):
+        body = BODY.replace(b'vllm:run{engine="1"} 2.0', b'vllm:run{engine="1"} ' + text)
+        before = reader.layout_reads
+        agree(reader, body)
+        assert reader.layout_reads == before + 1
+
+
+CHANGES = [
+    ("a second block at the end", BODY + b'# TYPE vllm:run gauge\nvllm:run{engine="0"} 1.0\n'),
+    ("a bare sample at the end", BODY + b'vllm:run{engine="2"} 1.0\n'),
+    ("a bare sample in an unwanted block", BODY.replace(b'vllm:wait{engine="1"}', b'vllm:run{engine="2"}')),
+    ("a bare bucket in an unwanted block", BODY.replace(b'vllm:wait{engine="1"}', b'vllm:e2e_count{engine="2"}')),
+    ("a wanted sample in place of another family's", BODY.replace(b"up 1\n", b"vllm:run 1\n")),
+    ("an unwanted sample becomes a created one", BODY.replace(b'vllm:wait{engine="1"}', b'vllm:e2e_created{a="2"}')),
+    (
+        "a created sample becomes a wanted one",
+        BODY.replace(b'vllm:e2e_created{engine="0"}', b'vllm:e2e_count{engine="0"}'),
+    ),
+    ("a header in a HELP text", BODY.replace(b"text of vllm:wait", b"# TYPE vllm:swap_total gauge")),
+    ("another HELP text", BODY.replace(b"text of vllm:wait", b"text of vllm:WAIT")),
+    ("another type", BODY.replace(b"vllm:run gauge", b"vllm:run counter")),
+    ("another type of an unwanted family", BODY.replace(b"vllm:wait gauge", b"vllm:wait counter")),
+    ("a header renamed to a wanted name", BODY.replace(b"# TYPE vllm:wait gauge", b"# TYPE vllm:run gauge ")),
+    ("labels in another order", BODY.replace(b'{engine="0",le="1.0"}', b'{le="1.0",engine="0"}')),
+    ("another label value of equal length", BODY.replace(b'vllm:run{engine="1"}', b'vllm:run{engine="7"}')),
+    ("a longer label value", BODY.replace(b'vllm:run{engine="1"}', b'vllm:run{engine="11"}')),
+    (
+        "two lines swapped",
+        BODY.replace(
+            b'vllm:run{engine="0"} 1.0\nvllm:run{engine="1"} 2.0', b'vllm:run{engine="1"} 2.0\nvllm:run{engine="0"} 1.0'
+        ),
+    ),
+    ("a line gone and another come", BODY.replace(b'vllm:run{engine="1"} 2.0\n', b"") + b"zip 1\n"),
+    ("a new family between", BODY.replace(b"# HELP vllm:wait", b"# TYPE vllm:new gauge\nvllm:new 1\n# HELP vllm:wait")),
+    ("a line that is only a number", BODY.replace(b'vllm:run{engine="1"} 2.0', b"2.0")),
+    ("a number and a comma", BODY.replace(b'vllm:run{engine="1"} 2.0', b'vllm:run{engine="1"} 2.0,3')),
+    (
+        "a JSON list over two lines",
+        BODY.replace(b'"0"} 1.0\nvllm:run{engine="1"} 2.0', b'"0"} [1.0\nvllm:run{engine="1"} 2.0]'),
+    ),
+    (
+        "a JSON list and two numbers",
+        BODY.replace(b'"0"} 1.0\nvllm:run{engine="1"} 2.0', b'"0"} [1.0\nvllm:run{engine="1"} 2.0],4'),
+    ),
+    ("true", BODY.replace(b'"1"} 2.0', b'"1"} true')),
+    ("null", BODY.replace(b'"1"} 2.0', b'"1"} null')),
+    ("a JSON string", BODY.replace(b'"1"} 2.0', b'"1"} "2"')),
+    ("a JSON object", BODY.replace(b'"1"} 2.0', b'"1"} {}')),
+    ("an underscore", BODY.replace(b'"1"} 2.0', b'"1"} NaN').replace(b'"0"} 1.0', b'"0"} 1_0')),
+    ("no number", BODY.replace(b'"1"} 2.0', b'"1"} ')),
+    ("a timestamp", BODY.replace(b'"1"} 2.0', b'"1"} 2.0 1700000000000')),
+    ("an exemplar", BODY.replace(b'le="1.0"} 5.0', b'le="1.0"} 5.0 # {t="u"} 0.5')),
+    ("blanks before a number", BODY.replace(b'"1"} 2.0', b'"1"}   2.0')),
+    ("a leading blank", BODY.replace(b'vllm:wait{engine="1"}', b' vllm:run{engine="1"}')),
+    ("a quoted name", BODY.replace(b'vllm:wait{engine="1"}', b'{"vllm:run",e="1"}')),
+    ("CRLF", BODY.replace(b"\n", b"\r\n")),
+    ("CR at one number", BODY.replace(b'"1"} 2.0', b'"1"} 2.0\r')),
+    ("no final newline", BODY[:-1]),
+    ("half a line", BODY[:-4]),
+    ("a blank line filled", BODY.replace(b"\n\n", b"\nvllm:run 7\n")),
+    ("a comment for a blank line", BODY.replace(b"\n\n", b"\n# by the way\n")),
+    ("an EOF", BODY + b"# EOF\n"),
+    ("a BOM", b"\xef\xbb\xbf" + BODY),
+    ("a NUL", BODY.replace(b"up 1", b"up \0")),
+    ("html before", b"<" + BODY),
+    ("a long number", BODY.replace(b'"1"} 2.0', b'"1"} 2.' + b"0" * 2000)),
+    ("a longer unwanted line", BODY.replace(b"up 1\n", b"up 1" + b"0" * 2000 + b"\n")),
+    ("a shorter last line", BODY.replace(b"\nup 1\n", b"\nu 1\n")),
+    ("a broken unwanted line", BODY.replace(b'vllm:wait{engine="1"} 4.0', b"vllm:wait what")),
+    ("not UTF-8 in an unwanted line", BODY.replace(b'vllm:wait{engine="1"}', b'vllm:wait{engine="\xff"}')),
+    ("not UTF-8 in a wanted line", BODY.replace(b'vllm:run{engine="1"}', b'vllm:run{engine="\xff"}')),
+]
+
+
+@pytest.mark.parametrize("body", [row[1] for row in CHANGES], ids=[row[0] for row in CHANGES])
+def test_a_changed_body_is_not_mistaken(body):
+    assert body != BODY
+    reader = primed(limits=Limits(line_bytes=1500))
+    agree(reader, body)
+    agree(reader, body)
+    agree(reader, BODY)
+
+
+LINES = BODY.splitlines(keepends=True)
+PIECES = [
+    *LINES,
+    b"\n",
+    b"# EOF\n",
+    b'vllm:run{engine="9"} 1\n',
+    b"vllm:swap_total 4\n",
+    b"junk\n",
+    b"# TYPE vllm:swap counter\n",
+]
+
+
+@st.composite
+def mutations(draw):
+    """Lines removed, repeated, moved, put in and edited; as often as not with the number of lines kept."""
+    lines = list(LINES)
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, len(lines) - 1))
+        match draw(st.sampled_from(["remove", "insert", "replace", "swap", "edit"])):
+            case "remove" if len(lines) > 1:
+                del lines[place]
+            case "insert":
+                lines.insert(place, draw(st.sampled_from(PIECES)))
+            case "replace":
+                lines[place] = draw(st.sampled_from(PIECES))
+            case "swap":
+                other = draw(st.integers(0, len(lines) - 1))
+                lines[place], lines[other] = lines[other], lines[place]
+            case _:
+                at = draw(st.integers(0, len(lines[place]) - 1))
+                char = draw(st.sampled_from(list(b'09.,e+-{}"\\ \t\r_#a:[]NI\xc3\xa9')))
+                cut = draw(st.integers(0, 2))
+                lines[place] = lines[place][:at] + bytes([char]) + lines[place][at + cut :]
+    return b"".join(lines)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(mutations(), min_size=1, max_size=3))
+def test_no_mutation_is_mistaken(bodies):
+    reader = primed()
+    for body in bodies:
+        agree(reader, body)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_no_mutation_of_a_recording_is_mistaken(data):
+    body = (RECORDINGS / "vllm-0.32.0" / "metrics-02-warm.prom").read_bytes()
+    names = sorted(set(re.findall(rb"# TYPE (\S+)", body)))
+    reader = Reader([data.draw(st.sampled_from(names)).decode() for _ in range(5)])
+    reader.read(body)
+    lines = body.splitlines(keepends=True)
+    one, two = (data.draw(st.integers(0, len(lines) - 1)) for _ in range(2))
+    lines[one], lines[two] = data.draw(st.sampled_from([(lines[two], lines[one]), (lines[two], lines[two])]))
+    agree(reader, b"".join(lines))
+
+
+def test_layouts_are_shared_and_bounded():
+    reader = Reader(["a"], layouts=2)
+    bodies = [b"# TYPE a gauge\n" + b"".join(b'a{x="%d"} 1\n' % n for n in range(size)) for size in range(1, 5)]
+    shapes = [reader.read(body).shape for body in bodies]
+    assert reader.read(bodies[3]).shape is shapes[3]
+    assert reader.read(bodies[2]).shape is shapes[2]
+    assert reader.layout_reads == 2
+    assert reader.read(bodies[0]).shape is not shapes[0]
+    assert reader.layout_bytes == sum(shape.layout.nbytes for shape in reader._shapes) > 0
+    assert reader.read(bodies[1], hint=shapes[1]).shape is shapes[1]
+
+
+def test_many_layouts_with_equal_line_counts_fall_back_to_the_hint():
+    reader = Reader(["a"])
+    bodies = [b'a{pid="%d"} 1\n' % pid for pid in range(8)]
+    shapes = [reader.read(body).shape for body in bodies]
+    assert reader.read(bodies[0]).shape is not shapes[0]
+    assert reader.read(bodies[1], hint=shapes[1]).shape is shapes[1]
+
+
+def test_an_openmetrics_body_needs_its_end_on_the_layout_path_too():
+    reader = Reader(["a"])
+    assert reader.read(b"a 1\n").shape.truncated is False
+    assert reader.read(b"a 1\n", openmetrics=True).shape.truncated is True
+    ended = reader.read(b"a 1\n# EOF\n").shape
+    assert reader.read(b"a 2\n# EOF\n", openmetrics=True).shape is ended
+
+
+def test_a_family_that_grows_past_its_limit_leaves_the_layout():
+    limits = Limits(family_bytes=40)
+    reader = Reader(["a"], limits=limits)
+    reader.read(b'a{x="1"} 1\na{x="2"} 1\n')
+    agree(reader, b'a{x="1"} 111111111111\na{x="2"} 1111111111111\n')
+    assert reader.read(b'a{x="1"} 111111111111\na{x="2"} 1111111111111\n').shape.unreadable == {"a"}
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sets(st.text("ab:", min_size=1, max_size=12), min_size=1, max_size=6),
+    st.text("ab:", min_size=1, max_size=24),
+    st.sampled_from(["{", " "]),
+    st.text('ab:{ "', max_size=30),
+)
+def test_a_window_proves_what_it_says(names, name, end, other):
+    text = (name + end).encode()
+    offset = Wanted(frozenset(names)).window(text)
+    if offset is None:
+        return
+    known = text[offset : offset + 8]
+    # Any line with these bytes at that place begins with no wanted name.
+    for line in (text, (other.ljust(offset, "a")[:offset]).encode() + known + b"x"):
+        assert line[offset : offset + 8].startswith(known)
+        assert not any(line.startswith(wanted.encode()) for wanted in names)
