@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from aiohttp import web
+
 from observer.clock import Clock
 from observer.simulate.background import Background
-from observer.simulate.engine import SimulatedEngine
+from observer.simulate.engine import Phase, SimulatedEngine
+from observer.simulate.gateway import SglangGateway
 from observer.simulate.kv_hook import KvEventHook
+from observer.simulate.llm_d import LlmDRouter
 from observer.simulate.load import Clients
+from observer.simulate.node import Listener
 from observer.simulate.router import SimulatedRouter
+from observer.simulate.sglang_engine import SglangEngine
 from observer.simulate.spec import DeploymentSpec, RoleSpec
 from observer.simulate.vllm_engine import VllmEngine
 from observer.simulate.vllm_router import VllmRouter
@@ -25,8 +32,12 @@ WORKER_KINDS = {
     RoleKind.DECODE: DECODE,
 }
 BOOTSTRAP_PORT = 8998
-ENGINES: dict[str, type[SimulatedEngine]] = {"vllm": VllmEngine}
-ROUTERS: dict[str, type[SimulatedRouter[Any]]] = {"vllm_router": VllmRouter}
+ENGINES: dict[str, type[SimulatedEngine]] = {"vllm": VllmEngine, "sglang": SglangEngine}
+ROUTERS: dict[str, type[SimulatedRouter[Any]]] = {
+    "vllm_router": VllmRouter,
+    "sglang_gateway": SglangGateway,
+    "llm_d": LlmDRouter,
+}
 HookFactory = Callable[[str, RoleSpec], KvEventHook]
 
 
@@ -39,13 +50,26 @@ class SimulatedReplica:
     engine: SimulatedEngine
     missing: set[int] = field(default_factory=set)
     retiring: bool = False
+    replacing: bool = False
     revision: str = "1"
     generation: int = 1
+
+    followers: dict[int, Listener] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """The name of its serving member."""
         return self.engine.name
+
+    def follower_ports(self) -> dict[int, int]:
+        """The reserved ports of the followers that exist, by seat. Nothing ever listens on them."""
+        return {seat: follower.port for seat, follower in self.followers.items() if seat not in self.missing}
+
+    async def close(self) -> None:
+        """End the engine for good and give every port back."""
+        await self.engine.close()
+        for follower in self.followers.values():
+            await follower.close()
 
 
 class SimulatedDeployment:
@@ -66,6 +90,7 @@ class SimulatedDeployment:
         self._hooks = hooks
         self._seed = seed
         self._made = 0
+        self._scenario_tasks: list[asyncio.Task[None]] = []
         self.replicas = [self._replica(role, ordinal) for role in spec.roles for ordinal in range(role.replicas)]
         self.routers: list[SimulatedRouter[Any]] = []
         if spec.router is not None:
@@ -74,8 +99,9 @@ class SimulatedDeployment:
                 kind(f"{spec.name}-router-{n}", spec.router, self.addresses(), clock, background, seed=seed + n)
                 for n in range(spec.router.replicas)
             ]
-        entry = self.routers[0].api.url if self.routers else self.replicas[0].engine.url
-        self.clients = Clients(entry, spec.model, background, seed=seed)
+        entries = [router.api.url for router in self.routers] or [engine.url for engine in self.engines()]
+        images = any(role.kind == RoleKind.ENCODE for role in spec.roles)
+        self.clients = Clients(entries, spec.model, background, seed=seed, images=images)
 
     def _replica(self, role: RoleSpec, ordinal: int) -> SimulatedReplica:
         self._made += 1
@@ -84,7 +110,8 @@ class SimulatedDeployment:
         engine = ENGINES[role.engine.software](
             name, role.engine, self._clock, self._background, kind=role.kind, hook=hook, seed=self._seed + self._made
         )
-        return SimulatedReplica(role, ordinal, engine)
+        followers = {seat: Listener(web.Application) for seat in range(1, role.size)}
+        return SimulatedReplica(role, ordinal, engine, followers=followers)
 
     def address_of(self, replica: SimulatedReplica) -> WorkerAddress:
         """How routers are configured to reach a replica."""
@@ -122,8 +149,8 @@ class SimulatedDeployment:
         await self.clients.close()
         for router in self.routers:
             await router.close()
-        for engine in self.engines():
-            await engine.close()
+        for replica in self.replicas:
+            await replica.close()
 
     async def add_replica(self, role: RoleSpec, ordinal: int, revision: str = "1") -> SimulatedReplica:
         """Start one more replica and tell every router."""
@@ -140,8 +167,44 @@ class SimulatedDeployment:
         """Take a replica out of every router and end it for good."""
         for router in self.routers:
             router.remove_worker(replica.engine.url)
-        await replica.engine.close()
+        await replica.close()
         self.replicas.remove(replica)
+
+    def run(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Let a scenario's own task run until the deployment is restored."""
+        self._scenario_tasks.append(self._background.spawn(work, f"{self.spec.name}: {name}"))
+
+    async def restore(self) -> None:
+        """Back to normal: every process runs, reachable and well-behaved, and every router knows every replica."""
+        for task in self._scenario_tasks:
+            task.cancel()
+        self._scenario_tasks.clear()
+        self.clients.rate = self.spec.rate
+        for router in self.routers:
+            router.checks_health = router.breaks_circuits = True
+            router.view_lost = False
+            router.cut_off.clear()
+        await self._remove_surplus()
+        for replica in self.replicas:
+            replica.retiring = replica.replacing = False
+            replica.missing.clear()
+            engine = replica.engine
+            engine.load_seconds, engine.warm_seconds = engine.spec.load_seconds, engine.spec.warm_seconds
+            engine.behaviour.steady()
+            if engine.phase is Phase.LOADING:
+                await engine.die()
+            await engine.start()
+        for router in self.routers:
+            for address in self.addresses():
+                router.add_worker(address)
+            await router.start()
+            await router.register()
+
+    async def _remove_surplus(self) -> None:
+        for role in self.spec.roles:
+            ours = [replica for replica in self.replicas if replica.role.name == role.name]
+            for replica in ours[: max(len(ours) - role.replicas, 0)]:
+                await self.remove_replica(replica)
 
     def truth(self) -> dict[str, Any]:
         """What really happened: client answers, and what each engine answered in all its lives."""

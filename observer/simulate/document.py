@@ -6,55 +6,66 @@ from collections.abc import Iterable
 from typing import Any
 
 from observer.simulate.deployment import SimulatedDeployment, SimulatedReplica
-from observer.simulate.spec import ROUTER_VERSIONS
+from observer.simulate.spec import ROUTER_VERSIONS, RoleSpec
 
 API_VERSION = "observer.modeldeployment.io/v1alpha1"
+HOST = "127.0.0.1"
+ROUTER_NAMES = {"vllm_router": "vllm-router", "sglang_gateway": "sglang-gateway", "llm_d": "llm-d"}
 
 
-def _member(replica: SimulatedReplica) -> dict[str, Any]:
+def _replica(replica: SimulatedReplica) -> dict[str, Any]:
     engine = replica.engine
-    member: dict[str, Any] = {"name": engine.name, "host": "127.0.0.1", "port": engine.listener.port}
+    leader: dict[str, Any] = {"name": engine.name, "address": f"{HOST}:{engine.listener.port}"}
     sources = engine.hook.sources()
     if sources:
-        member["kvEvents"] = [
+        leader["kvEvents"] = [
             {"endpoint": source.endpoint, "rank": source.rank, "topic": source.topic}
             | ({"replayEndpoint": source.replay_endpoint} if source.replay_endpoint else {})
             for source in sources
         ]
-    return member
+    if replica.role.size > 1:
+        leader["seat"] = 0
+    followers = [
+        {"name": f"{engine.name}-m{seat}", "address": f"{HOST}:{port}", "seat": seat, "serves": False}
+        for seat, port in replica.follower_ports().items()
+    ]
+    entry: dict[str, Any] = {"ordinal": replica.ordinal, "members": [leader, *followers]}
+    flags = {"retiring": replica.retiring, "replacing": replica.replacing}
+    return entry | {name: True for name, flag in flags.items() if flag}
+
+
+def _role(deployment: SimulatedDeployment, role: RoleSpec) -> dict[str, Any]:
+    replicas = sorted(
+        (replica for replica in deployment.replicas if replica.role.name == role.name),
+        key=lambda replica: replica.ordinal,
+    )
+    entry: dict[str, Any] = {
+        "name": role.name,
+        "kind": str(role.kind),
+        "engine": {"name": role.engine.software, "version": role.engine.shown_version},
+        "desired": role.replicas,
+        "replicas": [_replica(replica) for replica in replicas],
+    }
+    return entry | {"size": role.size} if role.size > 1 else entry
 
 
 def _deployment(deployment: SimulatedDeployment) -> dict[str, Any]:
     spec = deployment.spec
-    roles = []
-    for role in spec.roles:
-        replicas = [replica for replica in deployment.replicas if replica.role.name == role.name]
-        entry: dict[str, Any] = {
-            "name": role.name,
-            "kind": str(role.kind),
-            "engine": role.engine.software,
-            "engineVersion": role.engine.shown_version,
-            "desired": role.replicas,
-            "replicas": [
-                {"ordinal": replica.ordinal, "members": [_member(replica)]}
-                for replica in sorted(replicas, key=lambda replica: replica.ordinal)
-            ],
-        }
-        if role.size > 1:
-            entry["size"] = role.size
-        roles.append(entry)
-    document: dict[str, Any] = {"namespace": spec.namespace, "name": spec.name, "model": spec.model, "roles": roles}
+    document: dict[str, Any] = {
+        "namespace": spec.namespace,
+        "name": spec.name,
+        "model": spec.model,
+        "roles": [_role(deployment, role) for role in spec.roles],
+    }
     if spec.router is not None:
         document["router"] = {
-            "name": deployment.routers[0].name.rsplit("-", 1)[0],
-            "software": spec.router.software,
+            "name": ROUTER_NAMES[spec.router.software],
             "version": ROUTER_VERSIONS[spec.router.software],
-            "desired": spec.router.replicas,
+            "replicas": spec.router.replicas,
             "members": [
                 {
                     "name": router.name,
-                    "host": "127.0.0.1",
-                    "port": router.api.port,
+                    "address": f"{HOST}:{router.api.port}",
                     "metricsPort": router.metrics.port,
                 }
                 for router in deployment.routers
@@ -64,5 +75,5 @@ def _deployment(deployment: SimulatedDeployment) -> dict[str, Any]:
 
 
 def fleet_document(deployments: Iterable[SimulatedDeployment]) -> dict[str, Any]:
-    """The document as plain values, ready to be written as YAML or JSON."""
+    """The document as plain values, ready to be written as YAML or JSON (JSON is YAML too)."""
     return {"apiVersion": API_VERSION, "kind": "Fleet", "deployments": [_deployment(each) for each in deployments]}

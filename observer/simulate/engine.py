@@ -17,7 +17,7 @@ from observer.simulate.behaviour import Behaviour
 from observer.simulate.core import EngineCore, Meter
 from observer.simulate.inference import BadRequest, answer, read_call
 from observer.simulate.kv_hook import KvEventHook, NoKvEvents
-from observer.simulate.node import Listener
+from observer.simulate.node import Listener, reply
 from observer.simulate.spec import EngineSpec
 from observer.simulate.tables import ProcessMetrics
 from router_contract.targets import RoleKind
@@ -71,6 +71,8 @@ class SimulatedEngine(ABC):
         self.answers: Counter[int] = Counter()
         self.disconnects = 0
         self.lives = 0
+        self.load_seconds = spec.load_seconds
+        self.warm_seconds = spec.warm_seconds
         self.listener = Listener(self._app)
         self._background = background
         self._coming: asyncio.Task[None] | None = None
@@ -112,17 +114,17 @@ class SimulatedEngine(ABC):
         self.core = self._make_core()
         self.hook.started()
         self.phase = Phase.LOADING
-        if self.spec.load_seconds * self.behaviour.slowdown <= 0 and self.spec.warm_seconds <= 0:
+        if self.load_seconds <= 0 and self.warm_seconds <= 0:
             await self.listener.start()
             self._ready()
         else:
             self._coming = self._background.spawn(self._come_up(), f"{self.name}: start")
 
     async def _come_up(self) -> None:
-        await asyncio.sleep(self.spec.load_seconds * self.behaviour.slowdown)
+        await asyncio.sleep(self.load_seconds)
         await self.listener.start()
         self.phase = Phase.WARMING
-        await asyncio.sleep(self.spec.warm_seconds * self.behaviour.slowdown)
+        await asyncio.sleep(self.warm_seconds)
         self._coming = None
         self._ready()
 
@@ -176,9 +178,9 @@ class SimulatedEngine(ABC):
         try:
             response = await handler(request)
         except web.HTTPNotFound:
-            response = web.json_response({"detail": "Not Found"}, status=404)
+            response = reply({"detail": "Not Found"}, status=404)
         except web.HTTPMethodNotAllowed:
-            response = web.json_response({"detail": "Method Not Allowed"}, status=405)
+            response = reply({"detail": "Method Not Allowed"}, status=405)
         size = response.content_length or 0 if isinstance(response, web.Response) else 0
         seconds = self.clock.now().mono - begun
         self.meter.answered(request.method, request.path, response.status, seconds, size, request.content_length or 0)
@@ -194,7 +196,7 @@ class SimulatedEngine(ABC):
                 response = await self._serve(request, body, shape)
             except BadRequest as refused:
                 error: dict[str, Any] = {"message": refused.message, "type": "BadRequestError", "code": refused.status}
-                response = web.json_response({"error": error}, status=refused.status)
+                response = reply({"error": error}, status=refused.status)
             except asyncio.CancelledError:
                 self.disconnects += 1
                 raise
@@ -205,12 +207,12 @@ class SimulatedEngine(ABC):
 
     async def _serve(self, request: web.Request, body: bytes, shape: str) -> web.StreamResponse:
         if self.behaviour.draws_error():
-            return web.json_response({"error": {"message": "simulated failure", "code": 500}}, status=500)
+            return reply({"error": {"message": "simulated failure", "code": 500}}, status=500)
         headers = {name: value for name, value in request.headers.items() if name == "X-data-parallel-rank"}
         call = read_call(body, headers, shape, self.spec, strict_model=self.strict_model)
+        if self.kind == RoleKind.PREFILL:
+            call.work.max_tokens, call.work.transferred = 1, False
         if self.kind == RoleKind.ENCODE:
             await self.core.encode(call.work)
-            return web.json_response(
-                {"id": "sim", "object": "chat.completion", "model": self.spec.model, "choices": []}
-            )
+            return reply({"id": "sim", "object": "chat.completion", "model": self.spec.model, "choices": []})
         return await answer(request, call, self.core, self.spec.model)

@@ -9,6 +9,7 @@ from observer.clock import Clock, SystemClock
 from observer.simulate.background import Background
 from observer.simulate.deployment import HookFactory, SimulatedDeployment
 from observer.simulate.document import fleet_document
+from observer.simulate.scenarios import SCENARIOS
 from observer.simulate.spec import FleetSpec, demo_fleet
 
 
@@ -52,6 +53,28 @@ class SimulatedFleet:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+    async def apply(self, name: str, deployment: str | None = None) -> list[str]:
+        """Put the fleet back to normal, then let a scenario act. Returns the names of the deployments it acts on.
+
+        Raises `KeyError` for an unknown scenario or deployment, `ValueError` where the scenario cannot apply.
+        """
+        scenario = SCENARIOS.get(name)
+        if scenario is None:
+            raise KeyError(f"scenario: found {name!r}, want one of {', '.join(SCENARIOS)}")
+        if deployment is not None and deployment not in self.deployments:
+            raise KeyError(f"deployment: found {deployment!r}, want one of {', '.join(self.deployments)}")
+        able = [each for each in self.deployments.values() if scenario.needs(each)]
+        chosen = [each for each in able if deployment in (None, each.spec.name)]
+        if not chosen:
+            raise ValueError(f"scenario {name!r} cannot apply to {deployment or 'this fleet'}: {scenario.description}")
+        for each in self.deployments.values():
+            await each.restore()
+        affected = chosen if scenario.everywhere else chosen[:1]
+        for each in affected:
+            await scenario.effect(each)
+        self.scenario = name
+        return [each.spec.name for each in affected]
 
     def document(self) -> dict[str, Any]:
         """The ``Fleet`` document that the observer reads, as of now."""

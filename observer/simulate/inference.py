@@ -11,6 +11,7 @@ import orjson
 from aiohttp import web
 
 from observer.simulate.core import EngineCore, Work
+from observer.simulate.node import reply
 from observer.simulate.prefix_cache import tokenize
 from observer.simulate.spec import EngineSpec
 
@@ -126,7 +127,7 @@ async def answer(request: web.Request, call: Call, core: EngineCore, model: str)
         if not call.work.streaming:
             async for _ in pieces:
                 pass
-            return web.json_response(body=orjson.dumps(whole_answer(call, model)))
+            return reply(whole_answer(call, model))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         async for tokens in pieces:
             if not response.prepared:

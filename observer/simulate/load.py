@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import aiohttp
@@ -39,15 +40,18 @@ class ClientTruth:
 
 
 class Clients:
-    """Sends requests to one base URL. Prompts share a few long prefixes, so prefix caches find something."""
+    """Sends requests to some base URLs in turn. Prompts share a few long prefixes, so prefix caches find something."""
 
-    def __init__(self, url: str, model: str, background: Background, *, seed: int = 0) -> None:
-        self.url = url
+    def __init__(
+        self, urls: Sequence[str], model: str, background: Background, *, seed: int = 0, images: bool = False
+    ) -> None:
+        self.urls = tuple(urls)
         self.model = model
         self.truth = ClientTruth()
         self.rate = 0.0
         self._background = background
         self._random = random.Random(seed)
+        self._images = images
         self._in_flight = 0
         self._session: aiohttp.ClientSession | None = None
         self._prefixes = [" ".join(self._random.choices(WORDS, k=160)) for _ in range(6)]
@@ -57,7 +61,7 @@ class Clients:
         self.rate = rate
         timeout = aiohttp.ClientTimeout(total=CLIENT_TIMEOUT)
         self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0))
-        self._background.spawn(self._keep_sending(), f"clients of {self.url}")
+        self._background.spawn(self._keep_sending(), f"clients of {self.model}")
 
     async def close(self) -> None:
         """Close the client's connections; its tasks end with the background."""
@@ -84,7 +88,11 @@ class Clients:
         if draw.random() < 0.2:
             await self.send("/v1/completions", {"prompt": prompt, "max_tokens": tokens})
         else:
-            messages = [{"role": "user", "content": prompt}]
+            content: Any = prompt
+            if self._images:
+                image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
+                content = [{"type": "text", "text": prompt}, image]
+            messages = [{"role": "user", "content": content}]
             await self.send(
                 "/v1/chat/completions", {"messages": messages, "max_tokens": tokens, "stream": draw.random() < 0.4}
             )
@@ -92,15 +100,16 @@ class Clients:
     async def send(self, path: str, body: dict[str, Any], *, leave_after: float | None = None) -> int | None:
         """Send one request and book its answer; ``None`` when none came. ``leave_after`` seconds the client goes."""
         if self._session is None:
-            raise RuntimeError(f"clients of {self.url} are not running")
+            raise RuntimeError(f"clients of {self.model} are not running")
         self.truth.sent += 1
         self._in_flight += 1
+        url = self.urls[self.truth.sent % len(self.urls)]
         data = orjson.dumps({"model": self.model, **body})
         headers = {"Content-Type": "application/json"}
         try:
             async with (
                 asyncio.timeout(leave_after),
-                self._session.post(self.url + path, data=data, headers=headers) as response,
+                self._session.post(url + path, data=data, headers=headers) as response,
             ):
                 await response.read()
                 self.truth.answers[response.status] += 1

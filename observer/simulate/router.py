@@ -59,6 +59,8 @@ class SimulatedRouter(ABC, Generic[SeriesT]):
         self.configured = list(configured)
         self.checks_health = True
         self.view_lost = False
+        self.breaks_circuits = True
+        self.cut_off: set[str] = set()
         self.lives = 0
         self.workers = WorkerSet(spec, seed)
         self.series = self.make_series()
@@ -148,6 +150,8 @@ class SimulatedRouter(ABC, Generic[SeriesT]):
                 await asyncio.gather(*(self._check(worker) for worker in list(self.workers)))
 
     async def _probe(self, url: str) -> bool:
+        if url in self.cut_off:
+            return False
         try:
             async with self.session.get(
                 f"{url}/health", timeout=aiohttp.ClientTimeout(total=self.spec.health_timeout)
@@ -214,13 +218,16 @@ class SimulatedRouter(ABC, Generic[SeriesT]):
 
     def record(self, worker: Worker, *, success: bool) -> None:
         """Book how a request to a worker ended for its circuit."""
-        left = worker.breaker.record(success=success, now=self.clock.now().mono)
+        booked = success or not self.breaks_circuits
+        left = worker.breaker.record(success=booked, now=self.clock.now().mono)
         self.series.outcome(worker, success=success)
         if left is not None:
             self.series.transition(worker, left)
 
     async def call(self, worker: Worker, path: str, body: bytes, **headers: str) -> aiohttp.ClientResponse:
         """Send a body to a worker. Raises what aiohttp raises."""
+        if worker.address.url in self.cut_off:
+            raise aiohttp.ClientConnectionError(f"{worker.address.url} is cut off from {self.name}")
         sent = {"Content-Type": "application/json", **headers}
         if worker.rank is not None:
             sent["X-data-parallel-rank"] = str(worker.rank)
@@ -238,6 +245,10 @@ class SimulatedRouter(ABC, Generic[SeriesT]):
         await response.write_eof()
         return response
 
+    def since(self, ask: Ask) -> float:
+        """Seconds since a request arrived."""
+        return self.clock.now().mono - ask.begun
+
     async def attempt(self, request: web.Request, worker: Worker, ask: Ask) -> web.StreamResponse | Failed:
         """Try one worker: its answer relayed, or why another attempt is due."""
         worker.active += 1
@@ -246,13 +257,13 @@ class SimulatedRouter(ABC, Generic[SeriesT]):
         try:
             async with await self.call(worker, ask.route, ask.body) as upstream:
                 self.record(worker, success=upstream.status < 500)
-                self.series.upstream(worker, ask, upstream.status, "")
+                self.series.upstream(worker, ask, upstream.status, "", self.since(ask))
                 if upstream.status in RETRYABLE:
                     return Failed(upstream.status, "", await upstream.read())
                 return await self.relay(request, upstream)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self.record(worker, success=False)
-            self.series.upstream(worker, ask, 500, "call_upstream_request_error")
+            self.series.upstream(worker, ask, 500, "call_upstream_request_error", self.since(ask))
             return Failed(500, "call_upstream_request_error", f"Request failed: {error}".encode())
         finally:
             worker.active -= 1

@@ -68,8 +68,8 @@ class RouterSeries:
     def released(self, worker: Worker) -> None:
         """A worker's request ended."""
 
-    def upstream(self, worker: Worker, ask: Ask, status: int, code: str) -> None:
-        """An attempt was answered, or failed with ``code``."""
+    def upstream(self, worker: Worker, ask: Ask, status: int, code: str, seconds: float) -> None:
+        """An attempt was answered ``seconds`` after the request arrived, or failed with ``code``."""
 
     def outcome(self, worker: Worker, *, success: bool) -> None:
         """The circuit booked an outcome."""

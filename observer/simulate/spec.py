@@ -118,7 +118,7 @@ def demo_fleet(rate: float = 4.0) -> FleetSpec:
                 name="chat",
                 model=vllm.model,
                 roles=(RoleSpec(replicas=3, engine=vllm),),
-                router=RouterSpec(software="vllm_router"),
+                router=RouterSpec(software="vllm_router", replicas=2),
                 rate=rate,
             ),
             DeploymentSpec(
@@ -133,7 +133,7 @@ def demo_fleet(rate: float = 4.0) -> FleetSpec:
                 model=prefill.model,
                 roles=(
                     RoleSpec(name="prefill", kind=RoleKind.PREFILL, replicas=2, engine=prefill),
-                    RoleSpec(name="decode", kind=RoleKind.DECODE, replicas=2, engine=prefill),
+                    RoleSpec(name="decode", kind=RoleKind.DECODE, replicas=2, size=2, engine=prefill),
                 ),
                 router=RouterSpec(software="sglang_gateway", policy="cache_aware"),
                 rate=rate,

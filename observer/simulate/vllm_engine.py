@@ -10,6 +10,7 @@ from aiohttp import web
 
 from observer.simulate.engine import EngineMeter, SimulatedEngine
 from observer.simulate.meter_vllm import VllmMeter
+from observer.simulate.node import reply
 from observer.simulate.prefix_cache import tokenize
 
 
@@ -47,10 +48,10 @@ class VllmEngine(SimulatedEngine):
         return web.Response()
 
     async def _version(self, _: web.Request) -> web.Response:
-        return web.json_response({"version": self.spec.shown_version})
+        return reply({"version": self.spec.shown_version})
 
     async def _load(self, _: web.Request) -> web.Response:
-        return web.json_response({"server_load": 0})
+        return reply({"server_load": 0})
 
     async def _models(self, _: web.Request) -> web.Response:
         model = {
@@ -62,7 +63,7 @@ class VllmEngine(SimulatedEngine):
             "parent": None,
             "max_model_len": self.spec.max_model_len,
         }
-        return web.json_response({"object": "list", "data": [model]})
+        return reply({"object": "list", "data": [model]})
 
     async def _kv_event_sources(self, _: web.Request) -> web.Response:
         sources: dict[str, dict[str, Any]] = {
@@ -78,12 +79,12 @@ class VllmEngine(SimulatedEngine):
             }
             for source in self.hook.sources()
         }
-        return web.json_response(sources)
+        return reply(sources)
 
     async def _tokenize(self, request: web.Request) -> web.Response:
         payload = orjson.loads(await request.read())
         tokens = tokenize(str(payload.get("prompt", "")))
-        return web.json_response({"count": len(tokens), "max_model_len": self.spec.max_model_len, "tokens": tokens})
+        return reply({"count": len(tokens), "max_model_len": self.spec.max_model_len, "tokens": tokens})
 
     async def _reset_prefix_cache(self, _: web.Request) -> web.Response:
         self.core.reset_cache(at_next_step=True)

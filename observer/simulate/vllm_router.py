@@ -8,6 +8,7 @@ import aiohttp
 import orjson
 from aiohttp import web
 
+from observer.simulate.node import reply
 from observer.simulate.observer_endpoints import RegistryRevision, observer_row
 from observer.simulate.router import Failed, SimulatedRouter
 from observer.simulate.router_series import Ask
@@ -53,7 +54,7 @@ class VllmRouter(SimulatedRouter[VllmRouterSeries]):
         if isinstance(outcome, Failed):
             return web.Response(status=outcome.status, body=outcome.body)
         if outcome.status < 400:
-            self.series.succeeded(ask.route, self.clock.now().mono - ask.begun)
+            self.series.succeeded(ask.route, self.since(ask))
         return outcome
 
     async def _pair(self, request: web.Request, ask: Ask) -> web.StreamResponse:
@@ -73,7 +74,7 @@ class VllmRouter(SimulatedRouter[VllmRouterSeries]):
                 status, body = answer.status, await answer.read()
             if status >= 400:
                 return web.Response(status=status, body=body)
-            self.series.observe("pd_decode_pending_seconds", self.clock.now().mono - ask.begun)
+            self.series.observe("pd_decode_pending_seconds", self.since(ask))
             async with await self.call(decode, ask.route, orjson.dumps(second)) as upstream:
                 response = await self.relay(request, upstream)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -85,7 +86,7 @@ class VllmRouter(SimulatedRouter[VllmRouterSeries]):
         if response.status >= 500:
             self.series.add("pd_decode_errors_total", worker=decode.url)
         elif response.status < 400:
-            self.series.paired(ask, prefill, decode, self.clock.now().mono - ask.begun)
+            self.series.paired(ask, prefill, decode, self.since(ask))
         return response
 
     def routes(self) -> Iterable[web.RouteDef]:
@@ -109,19 +110,19 @@ class VllmRouter(SimulatedRouter[VllmRouterSeries]):
         if self.view_lost:
             return web.Response(status=503)
         rows = [observer_row(worker) for worker in self.workers]
-        return web.json_response(self._revision.document(rows, int(self.started_at * 1000), self.clock.now().wall))
+        return reply(self._revision.document(rows, int(self.started_at * 1000), self.clock.now().wall))
 
     async def _workers(self, _: web.Request) -> web.Response:
         if self.view_lost:
             return web.Response(status=503, text="unavailable")
-        return web.json_response(
+        return reply(
             workers_document([worker_row(worker, "Http", identity=False) for worker in self.workers.shuffled()])
         )
 
     async def _list_workers(self, _: web.Request) -> web.Response:
         if self.view_lost:
             return web.Response(status=503, text="unavailable")
-        return web.json_response({"urls": [worker.url for worker in self.workers.shuffled()]})
+        return reply({"urls": [worker.url for worker in self.workers.shuffled()]})
 
     async def _get_loads(self, _: web.Request) -> web.Response:
         if self.pd:
@@ -129,8 +130,8 @@ class VllmRouter(SimulatedRouter[VllmRouterSeries]):
                 f"Failed to get load from {w.kind} {w.url}"
                 for w in (*self.workers.of(PREFILL), *self.workers.of(DECODE))
             ]
-            return web.json_response({"loads": {}, "errors": faults})
-        return web.json_response({"workers": [{"worker": w.url, "load": -1} for w in self.workers]})
+            return reply({"loads": {}, "errors": faults})
+        return reply({"workers": [{"worker": w.url, "load": -1} for w in self.workers]})
 
     async def _health(self, _: web.Request) -> web.Response:
         down = [worker.url for worker in self.workers if not worker.healthy]
@@ -148,18 +149,12 @@ class VllmRouter(SimulatedRouter[VllmRouterSeries]):
             prefill, decode = count(PREFILL), count(DECODE)
             ready = prefill["healthy"] and decode["healthy"]
             status = "ready" if ready else "not_ready"
-            return web.json_response(
-                {"status": status, "prefill": prefill, "decode": decode}, status=200 if ready else 503
-            )
+            return reply({"status": status, "prefill": prefill, "decode": decode}, status=200 if ready else 503)
         found = count(REGULAR)
         if not found["healthy"]:
             reason = "no healthy workers available"
-            return web.json_response(
-                {"status": "not_ready", "reason": reason, "total_workers": found["total"]}, status=503
-            )
-        return web.json_response(
-            {"status": "ready", "healthy_workers": found["healthy"], "total_workers": found["total"]}
-        )
+            return reply({"status": "not_ready", "reason": reason, "total_workers": found["total"]}, status=503)
+        return reply({"status": "ready", "healthy_workers": found["healthy"], "total_workers": found["total"]})
 
     async def _liveness(self, _: web.Request) -> web.Response:
         return web.Response(text="OK")
