@@ -18,6 +18,7 @@ from router_contract.status import (
     Explanation,
     GroupState,
     GroupVerdict,
+    OperatorVoice,
     Phase,
     RetirementStatus,
     RoleStatus,
@@ -61,6 +62,7 @@ class MemberEvidence(msgspec.Struct, frozen=True, kw_only=True):
     ``failed_at``/``failure`` the last failed one; ``health_at`` is our own last good ``GET /health`` and
     ``unhealthy_at`` the last one that was answered badly. ``listed_model`` is whether the model was listed at
     ``listed_at``. ``attempt`` counts start-ups from 1; ``startup_budget`` and ``started_at`` (wall) are in seconds.
+    ``families`` are the wire names of its last good scrape; ``events_dialable`` whether its KV-event socket answered.
     """
 
     uid: str
@@ -82,6 +84,7 @@ class MemberEvidence(msgspec.Struct, frozen=True, kw_only=True):
     last_termination: str = ""
     drain: tuple[DrainRead, ...] = ()
     families: tuple[str, ...] | None = None
+    events_dialable: bool | None = None
 
 
 class ProofMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,8 +179,7 @@ class JudgePolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class DeploymentInputs(msgspec.Struct, frozen=True, kw_only=True):
     """All that one judging pass sees of one deployment. ``views`` holds the last view and the last failure per Pod.
 
-    ``operator_lag_since`` (wall seconds) is when the operator's observed generation began to lag. ``extra`` are
-    conditions that other judges computed for the same instant.
+    ``extra`` are conditions that other judges computed for the same instant.
     """
 
     deployment: Deployment
@@ -186,25 +188,11 @@ class DeploymentInputs(msgspec.Struct, frozen=True, kw_only=True):
     views: tuple[RouterView | ViewFailed, ...] = ()
     proof: MembershipProof | None = None
     freshness: tuple[TargetFreshness, ...] = ()
-    operator_lag_since: float | None = None
     extra: tuple[Condition, ...] = ()
 
     def evidence(self, uid: str) -> MemberEvidence:
         """What was seen of a member; nothing, when nobody looked."""
         return next((item for item in self.members if item.uid == uid), MemberEvidence(uid=uid))
-
-
-class OperatorVoice(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the operator says under one condition type, beside ours. ``since`` (wall) is when they began to disagree."""
-
-    type: str
-    status: str
-    reason: str
-    message: str = ""
-    observed_generation: int | None = None
-    age_seconds: float | None = None
-    disagrees: bool = False
-    since: float | None = None
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):

@@ -307,3 +307,16 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     before: str
     after: str
     reason: str = ""
+
+
+class OperatorVoice(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the operator says under one condition type, beside ours. ``since`` (wall) is when they began to disagree."""
+
+    type: str
+    status: str
+    reason: str
+    message: str = ""
+    observed_generation: int | None = None
+    age_seconds: float | None = None
+    disagrees: bool = False
+    since: float | None = None

@@ -10,7 +10,20 @@ from enum import StrEnum
 
 import msgspec
 
+from router_contract.platform_facts import ScalerFact, SourceFault
 from router_contract.readings import FailureKind, Instant, Problem, SignalValue
+from router_contract.router_views import RouterView, ViewFailed
+from router_contract.status import (
+    ContractCheck,
+    Convergence,
+    DrainAnswer,
+    Explanation,
+    OperatorVoice,
+    Phase,
+    RetirementStatus,
+    RoleStatus,
+    Transition,
+)
 from router_contract.targets import Component, Deployment, DeploymentKey, TargetKey
 
 
@@ -114,13 +127,34 @@ class RoleMeasurement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeploymentReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything known about one deployment at one instant. Exporters render it; they compute no verdicts."""
+    """Everything known about one deployment at one instant. Exporters render it; they compute no verdicts.
+
+    ``roles`` are measurements, ``role_status`` what judging says of each role. ``views`` holds the last view and the
+    last failure of each router Pod. ``judged`` is False until the deployment was judged once: then every verdict below
+    is at its default and must not be shown as an answer.
+    """
 
     deployment: Deployment
     at: Instant
     targets: tuple[TargetReport, ...] = ()
     roles: tuple[RoleMeasurement, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    judged: bool = False
+    phase: Phase = Phase.UNKNOWN
+    phase_message: str = ""
+    role_summary: str = ""
+    endpoint: str | None = None
+    role_status: tuple[RoleStatus, ...] = ()
+    convergence: Convergence | None = None
+    operator: tuple[OperatorVoice, ...] = ()
+    contract: tuple[ContractCheck, ...] = ()
+    drain: tuple[DrainAnswer, ...] = ()
+    retirement: RetirementStatus | None = None
+    explanation: Explanation | None = None
+    views: tuple[RouterView | ViewFailed, ...] = ()
+    sources: tuple[SourceFault, ...] = ()
+    scaler: ScalerFact | None = None
+    transitions: tuple[Transition, ...] = ()
 
     @property
     def key(self) -> DeploymentKey:

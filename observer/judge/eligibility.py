@@ -57,16 +57,21 @@ def _leg(name: LegName, state: LegState, why: str, source: str = "") -> Leg:
 
 def declared_total(context: GroupContext) -> tuple[int | None, str]:
     """How many members the replica was built with, or ``None`` and why nobody can say."""
-    totals = {member.declared_total for member in context.members if member.declared_total is not None}
+    return built_with(context.role, context.replica, context.members, declared=context.inputs.facts.declared)
+
+
+def built_with(role: Role, replica: Replica, members: tuple[Member, ...], *, declared: bool) -> tuple[int | None, str]:
+    """The size a replica was built at, never the role's edited one, except where a file declares it."""
+    totals = {member.declared_total for member in members if member.declared_total is not None}
     if len(totals) > 1:
         return None, f"members declare different totals: {', '.join(map(str, sorted(totals)))}"
     if totals:
         total = totals.pop()
         return (total, "") if total >= 1 else (None, f"members declare a total of {total}, at least 1 is wanted")
-    if context.replica.size is not None:
-        return context.replica.size, ""
-    if context.inputs.facts.declared:
-        return context.role.size, ""
+    if replica.size is not None:
+        return replica.size, ""
+    if declared:
+        return role.size, ""
     return None, "nobody says how many members the replica was built with"
 
 

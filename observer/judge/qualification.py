@@ -81,9 +81,7 @@ def converge(
     status, reason = _finding(inputs, selection, groups, missing=missing, extra=extra)
     key = f"{status.value}/{reason}"
     since = stored.converged_since if stored.converged == key else now.wall
-    took = None
-    if reason == "Converged" and stored.converged != key and stored.eligible_changed_at is not None:
-        took = max(0.0, now.wall - max(stored.eligible_changed_at, 0.0))
+    took = _took(stored, wanted, key, now) if reason == "Converged" else None
     convergence = Convergence(
         serving=serving(selection),
         roles=tuple((role.name, serving(selection, role)) for role in inputs.deployment.roles),
@@ -112,6 +110,18 @@ def converge(
             ("extra", str(len(extra))),
         ),
     )
+
+
+def _took(stored: Stored, wanted: tuple[str, ...], key: str, now: Instant) -> float | None:
+    """Seconds from the last change of the eligible set to this convergence; ``None`` when it converged before.
+
+    The first pass of a new deployment has no history to measure from.
+    """
+    if wanted != stored.eligible_set:
+        return 0.0 if stored.converged else None
+    if stored.converged == key or stored.eligible_changed_at is None:
+        return None
+    return max(0.0, now.wall - stored.eligible_changed_at)
 
 
 def _all_members(item: JudgedGroup) -> set[str]:

@@ -1,0 +1,62 @@
+"""Our own conditions about reading: whether metrics are fresh, and whether an operator answers for today's spec."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from observer.judge.conditions_cluster import not_observable, say
+from router_contract.judging import DeploymentInputs, JudgePolicy, TargetFreshness
+from router_contract.platform_facts import Unset
+from router_contract.readings import Instant
+from router_contract.verdicts import Condition, Status
+
+LAG_KEY = "observedGeneration"
+
+
+def metrics_fresh(freshness: Sequence[TargetFreshness], policy: JudgePolicy) -> Condition:
+    """The worst expected target decides: False/Stale, then Unknown/NeverRead, then True/Fresh. Unknown has no number."""
+    kind = "MetricsFresh"
+    if not freshness:
+        return say(kind, Status.UNKNOWN, "NoTarget", "nothing is expected to be read")
+    known = [(item.age, item) for item in freshness if item.age is not None]
+    stale = sorted(((age, item.name) for age, item in known if age > policy.fresh_within), reverse=True)
+    if stale:
+        expired = "expired" if stale[0][0] > policy.stale_after else "stale"
+        text = f"{stale[0][1]} is {expired} ({len(stale)} of {len(freshness)} targets are not fresh)"
+        return say(kind, Status.FALSE, "Stale", text)
+    never = [item for item in freshness if item.age is None]
+    if never:
+        detail = f": {never[0].detail}" if never[0].detail else ""
+        text = f"{never[0].name} was never read{detail} ({len(never)} of {len(freshness)} targets)"
+        return say(kind, Status.UNKNOWN, "NeverRead", text)
+    return say(kind, Status.TRUE, "Fresh", f"{len(freshness)} of {len(freshness)} targets are fresh")
+
+
+def lagging(inputs: DeploymentInputs) -> bool | None:
+    """Whether the operator's answers are about an older spec; ``None`` when that cannot be told."""
+    operator, generation = inputs.facts.operator, inputs.deployment.generation
+    if operator is None or isinstance(operator, Unset):
+        return None
+    seen = operator.observed_generation
+    if seen is None:
+        seen = inputs.deployment.observed_generation
+    if seen is None or generation is None:
+        return None
+    return seen < generation
+
+
+def operator_current(
+    inputs: DeploymentInputs, lag_since: float | None, now: Instant, policy: JudgePolicy
+) -> Condition | None:
+    """False when the observed generation lags for longer than allowed; ``None`` where there is no operator at all."""
+    kind = "OperatorCurrent"
+    if inputs.facts.operator is None:
+        return None
+    behind = lagging(inputs)
+    if behind is None:
+        return not_observable(kind, "the operator's observed generation was not observed")
+    if not behind:
+        return say(kind, Status.TRUE, "Current", "the operator answers for the present spec")
+    if lag_since is not None and now.wall - lag_since > policy.operator_lag:
+        return say(kind, Status.FALSE, "Lagging", "the operator's answers are from before your edit")
+    return say(kind, Status.TRUE, "CatchingUp", "the operator has not answered for the newest spec yet")

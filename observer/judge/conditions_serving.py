@@ -1,0 +1,137 @@
+"""Conditions about what runs: replicas against their render, role kinds, publishers, the managed router."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from observer.judge.conditions_cluster import not_observable, say
+from router_contract.judging import DeploymentInputs, JudgePolicy
+from router_contract.platform_facts import Unset
+from router_contract.readings import Instant
+from router_contract.router_views import RouterView
+from router_contract.status import RoleStatus
+from router_contract.targets import Ready, Role, RoleKind
+from router_contract.verdicts import Condition, Status
+
+_HELD = {"cache": "RolloutHeldByCache", "weights": "RolloutHeldByWeights"}
+
+
+def replicas_up_to_date(inputs: DeploymentInputs) -> Condition:
+    """Whether the running replicas match the desired render; an answer only for replicas a pass accounted for."""
+    kind, rollout = "ReplicasUpToDate", inputs.facts.rollout
+    if isinstance(rollout, Unset):
+        return not_observable(kind, "the desired render was not observed")
+    if rollout.accounted == 0:
+        return say(kind, Status.UNKNOWN, "RolloutNotObserved", "no replica could be accounted for")
+    roles = ", ".join(rollout.outdated_roles)
+    if rollout.held_by in _HELD and rollout.current < rollout.accounted:
+        return say(kind, Status.FALSE, _HELD[rollout.held_by], f"an edit would wait on the {rollout.held_by}: {roles}")
+    if rollout.outdated_roles or rollout.current < rollout.accounted:
+        return say(kind, Status.FALSE, "RolloutInProgress", f"outdated: {roles}")
+    if rollout.accounted < rollout.desired:
+        text = f"{rollout.accounted} of {rollout.desired} replicas exist, all current"
+        return say(kind, Status.FALSE, "ReplacementInProgress", text)
+    return say(kind, Status.TRUE, "UpToDate", f"{rollout.current} of {rollout.desired} replicas are current")
+
+
+def role_kinds_ready(roles: Sequence[RoleStatus]) -> Condition:
+    """Whether every declared kind has at least one ready replica; a take-over role counts like any other."""
+    kind = "RoleKindsReady"
+    if not roles:
+        return say(kind, Status.UNKNOWN, "NoRoleStatuses", "no role was observed")
+    kinds: dict[str, list[int | None]] = {}
+    for role in roles:
+        kinds.setdefault(role.kind, []).append(role.ready)
+    missing = [name for name, counts in kinds.items() if all(count == 0 for count in counts)]
+    if missing:
+        return say(kind, Status.FALSE, "KindsNotReady", f"no ready replica: {', '.join(missing)}")
+    unknown = [name for name, counts in kinds.items() if not any(counts)]
+    if unknown:
+        return not_observable(kind, f"ready replicas are not known: {', '.join(unknown)}")
+    return say(kind, Status.TRUE, "AllKindsReady", f"ready: {', '.join(kinds)}")
+
+
+def _produces(role: Role) -> bool:
+    """Whether a role produces cache blocks: Encode holds none, and Decode's are not published."""
+    return role.kind not in {RoleKind.ENCODE, RoleKind.DECODE}
+
+
+def kv_events_publishing(inputs: DeploymentInputs) -> Condition:
+    """Whether every producing role's rendered Pods carry publisher configuration. Configuration, not traffic."""
+    kind, facts, roles = "KVEventsPublishing", inputs.facts, inputs.deployment.roles
+    if inputs.deployment.router is None:
+        if any(role.kind != RoleKind.SERVER for role in roles):
+            return say(kind, Status.FALSE, "NoRouter", "roles of several kinds and no router is declared")
+        return say(kind, Status.TRUE, "NotApplicable", "no router is declared")
+    producing = [role for role in roles if _produces(role)]
+    for role in producing:
+        if facts.managed and role.command:
+            return say(kind, Status.UNKNOWN, "RoleUnmanaged", f"role {role.name} replaced its command")
+    answers = [(role.name, _publishes(inputs, role)) for role in producing]
+    disabled = [name for name, publishes in answers if publishes is False]
+    if disabled:
+        return say(kind, Status.FALSE, "PublisherDisabled", f"role {disabled[0]} is not rendered to publish")
+    unknown = [name for name, publishes in answers if publishes is None]
+    if unknown:
+        return not_observable(kind, f"the rendered Pods of role {unknown[0]} were not observed")
+    return say(kind, Status.TRUE, "Publishing", f"configured: {', '.join(name for name, _ in answers)}")
+
+
+def _publishes(inputs: DeploymentInputs, role: Role) -> bool | None:
+    publishers = inputs.facts.publishers
+    if not isinstance(publishers, Unset):
+        return next((fact.publishes for fact in publishers if fact.role == role.name), None)
+    if inputs.facts.managed:
+        return None
+    serving = [member for member in role.members() if member.serves]
+    return all(member.kv_events for member in serving) if serving else None
+
+
+def router_ready(inputs: DeploymentInputs, now: Instant, policy: JudgePolicy) -> Condition:
+    """Whether the router rendered and has a ready replica. A render refusal is an answer here, not an error."""
+    kind, router, facts = "RouterReady", inputs.deployment.router, inputs.facts
+    if router is None:
+        return say(kind, Status.TRUE, "NotApplicable", "no router is declared")
+    objects = facts.router_objects
+    if facts.managed and isinstance(objects, Unset):
+        return not_observable(kind, "the router's objects were not observed")
+    if objects is not None and not isinstance(objects, Unset):
+        if objects.render_error:
+            return say(kind, Status.FALSE, "RenderFailed", objects.render_error)
+        if not objects.deployed:
+            return say(kind, Status.UNKNOWN, "NotDeployed", "the router does not exist yet")
+        if objects.ready < 1:
+            return say(kind, Status.FALSE, "NoReadyReplicas", f"{router.name} has no ready replica")
+        return say(kind, Status.TRUE, "Ready", f"{objects.ready} ready")
+    if objects is None or (not router.members and inputs.deployment.complete):
+        return say(kind, Status.UNKNOWN, "NotDeployed", "no router Pod exists")
+    return _from_members(inputs, now, policy)
+
+
+def _from_members(inputs: DeploymentInputs, now: Instant, policy: JudgePolicy) -> Condition:
+    ready = router_ready_count(inputs, now, policy)
+    if ready is None:
+        return not_observable("RouterReady", "nobody reported on the router's replicas")
+    if ready == 0:
+        return say("RouterReady", Status.FALSE, "NoReadyReplicas", "no router replica is ready")
+    return say("RouterReady", Status.TRUE, "Ready", f"{ready} ready")
+
+
+def router_ready_count(inputs: DeploymentInputs, now: Instant, policy: JudgePolicy) -> int | None:
+    """Ready router replicas; ``None`` when none is known to be ready and one is not known at all."""
+    router = inputs.deployment.router
+    if router is None:
+        return None
+    objects = inputs.facts.router_objects
+    if objects is not None and not isinstance(objects, Unset):
+        return objects.ready
+    answered = {
+        view.pod_uid
+        for view in inputs.views
+        if isinstance(view, RouterView) and now.mono - view.read_at.mono <= policy.view_validity
+    }
+    live = [member for member in router.members if not member.terminating]
+    by_reading = inputs.facts.ready_by_reading
+    ready = sum(member.ready is Ready.TRUE or (by_reading and member.uid in answered) for member in live)
+    unknown = any(member.ready is Ready.UNKNOWN and not (by_reading and member.uid in answered) for member in live)
+    return None if not ready and (unknown or not inputs.deployment.complete) else ready
