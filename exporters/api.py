@@ -1,0 +1,124 @@
+"""The HTTP answers: deployments, metrics documents, targets, our own metrics and the probes.
+
+Handlers answer from memory. Only ``?fresh=true`` waits, and never longer than its budget; the values then say how old
+they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import orjson
+from aiohttp import web
+
+from exporters.document import metrics_document, not_found
+from exporters.paging import BadQueryError, page
+from exporters.prometheus import Renderer, negotiate
+from exporters.protocols import ReportSource
+from exporters.snapshot import snapshot
+from exporters.statuses import failure, unavailable
+from exporters.summaries import deployment_summary, target_summary
+from router_contract.documents import Unavailable
+from router_contract.targets import DeploymentKey
+from router_contract.verdicts import DeploymentReport
+
+FRESH_SECONDS = 8.0
+"""How long one ``?fresh=true`` may wait for reads."""
+FRESH_IN_FLIGHT = 32
+"""How many ``?fresh=true`` may wait at once; the others answer from memory."""
+
+METRICS_PATH = "/api/v1/namespaces/{namespace}/modeldeployments/{name}/metrics"
+AGGREGATED_PATH = "/apis/metrics.modeldeployment.io/v1/namespaces/{namespace}/modeldeployments/{name}/metrics"
+PATHS = ("/api/v1/deployments", METRICS_PATH, AGGREGATED_PATH, "/api/v1/targets", "/metrics", "/livez", "/readyz")
+
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False, "": False}
+
+
+class Api:
+    """The handlers over one source of reports."""
+
+    def __init__(self, source: ReportSource, renderer: Renderer, fresh_seconds: float = FRESH_SECONDS) -> None:
+        self._source = source
+        self._renderer = renderer
+        self._fresh_seconds = fresh_seconds
+        self._fresh = asyncio.Semaphore(FRESH_IN_FLIGHT)
+
+    def routes(self) -> list[web.AbstractRouteDef]:
+        """Every path with its handler."""
+        return [
+            web.get("/api/v1/deployments", self.deployments),
+            web.get(METRICS_PATH, self.document),
+            web.get(AGGREGATED_PATH, self.document),
+            web.get("/api/v1/targets", self.targets),
+            web.get("/metrics", self.metrics),
+            web.get("/livez", self.livez),
+            web.get("/readyz", self.readyz),
+        ]
+
+    async def deployments(self, request: web.Request) -> web.Response:
+        """Every deployment in short, of one namespace with ``?namespace=``."""
+        namespace = request.query.get("namespace")
+        items = [deployment_summary(report) for report in self._reports() if namespace in {None, report.key.namespace}]
+        return _json({"items": items})
+
+    async def document(self, request: web.Request) -> web.Response:
+        """One deployment's metrics document."""
+        key = DeploymentKey(request.match_info["namespace"], request.match_info["name"])
+        fresh = request.query.get("fresh", "")
+        if fresh not in _BOOLEANS:
+            return failure(400, f"fresh is {fresh!r}; want true or false", name=key.name)
+        if self._source.deployment(key) is None:
+            return unavailable(not_found(key), key.name)
+        if _BOOLEANS[fresh]:
+            await self._refresh(key)
+        report = self._source.deployment(key)
+        made = metrics_document(report) if report is not None else not_found(key)
+        return unavailable(made, key.name) if isinstance(made, Unavailable) else _json(made)
+
+    async def targets(self, request: web.Request) -> web.Response:
+        """Targets that pass the query's filters, a page at a time."""
+        try:
+            part = page(self._source.targets(), request.query)
+        except BadQueryError as error:
+            return failure(400, str(error))
+        metadata = {"continue": part.token, "remainingItemCount": part.remaining} if part.token else {}
+        return _json({"metadata": metadata, "items": [target_summary(status) for status in part.items]})
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """Our families and the process's own, as text or OpenMetrics."""
+        shot = snapshot(self._reports(), self._source.targets())
+        made = self._renderer.render(shot, negotiate(request.headers.get("Accept", "")))
+        return web.Response(body=made.body, headers={"Content-Type": made.content_type, "Vary": "Accept"})
+
+    async def livez(self, _: web.Request) -> web.Response:
+        """200 while the observer's own loop judges on time."""
+        return _probe(*self._source.alive())
+
+    async def readyz(self, _: web.Request) -> web.Response:
+        """200 once answers can be trusted."""
+        return _probe(*self._source.ready())
+
+    async def _refresh(self, key: DeploymentKey) -> None:
+        if self._fresh.locked():
+            return
+        async with self._fresh:
+            try:
+                async with asyncio.timeout(self._fresh_seconds):
+                    await self._source.refresh(key)
+            except TimeoutError:
+                return
+
+    def _reports(self) -> list[DeploymentReport]:
+        keys = self._source.keys()
+        found = (self._source.deployment(key) for key in keys)
+        return [report for report in found if report is not None]
+
+
+def _json(value: object) -> web.Response:
+    body = orjson.dumps(msgspec.to_builtins(value))
+    return web.Response(body=body, content_type="application/json")
+
+
+def _probe(good: bool, sentence: str) -> web.Response:
+    return web.Response(status=200 if good else 503, text=f"{'ok' if good else 'failing'}: {sentence}\n")

@@ -1,0 +1,158 @@
+"""The plain HTTP listener: who may ask, how much may be asked at once, and how it starts and stops.
+
+Without a token it is open on loopback only, and there only to requests that were addressed to a loopback name: a web
+page that points its own name at 127.0.0.1 is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+from collections.abc import Iterable
+from typing import Protocol
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from exporters.api import PATHS
+from exporters.statuses import failure
+
+PROBES = frozenset({"/livez", "/readyz"})
+
+
+class Tally(Protocol):
+    """Counts answers."""
+
+    def answered(self, route: str, code: int) -> None:
+        """A request was answered; ``route`` is the pattern and not the path."""
+        ...
+
+
+class Listen(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to listen and what to allow. ``port`` 0 takes a free one. Times in seconds, sizes in bytes."""
+
+    host: str = "127.0.0.1"
+    port: int = 9480
+    token: str | None = None
+    answer_seconds: float = 10.0
+    in_flight: int = 256
+    header_bytes: int = 8190
+    body_bytes: int = 65_536
+    stop_seconds: float = 5.0
+
+
+class ListenError(Exception):
+    """The listener cannot be opened; the text says why and what to change."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address (brackets allowed) is this machine's loopback."""
+    name = host.strip("[]").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class Server:
+    """One listener over one set of routes."""
+
+    def __init__(self, routes: Iterable[web.AbstractRouteDef], options: Listen, tally: Tally | None = None) -> None:
+        if options.token is None and not is_loopback(options.host):
+            raise ListenError(
+                f"refusing to listen on {options.host!r} without a token: the plain listener is open only on loopback. "
+                "Listen on 127.0.0.1, or set a token"
+            )
+        self._options = options
+        self._tally = tally
+        self._running = 0
+        self._app = web.Application(middlewares=[self._count, self._guard], client_max_size=options.body_bytes)
+        self._app.add_routes(routes)
+        self._runner = web.AppRunner(
+            self._app,
+            access_log=None,
+            max_line_size=options.header_bytes,
+            max_field_size=options.header_bytes,
+            shutdown_timeout=options.stop_seconds,
+            handle_signals=False,
+        )
+        self.url = ""
+
+    async def start(self) -> None:
+        """Open the listener; `url` is then where it is. Raises `ListenError` when the port cannot be had."""
+        options = self._options
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, options.host, options.port)
+        try:
+            await site.start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise ListenError(
+                f"cannot listen on {options.host}:{options.port}: {error.strerror or error}. Choose another with --listen"
+            ) from error
+        port = self._runner.addresses[0][1]
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        self.url = f"http://{host}:{port}"
+
+    async def stop(self) -> None:
+        """Stop taking requests, let those in hand end within the budget, and close."""
+        await self._runner.cleanup()
+
+    @web.middleware
+    async def _count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        response = await handler(request)
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        if self._tally is not None:
+            resource = request.match_info.route.resource
+            self._tally.answered(resource.canonical if resource else "other", response.status)
+        return response
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        refused = self._refusal(request)
+        if refused is not None:
+            return refused
+        self._running += 1
+        try:
+            async with asyncio.timeout(self._options.answer_seconds):
+                return await handler(request)
+        except TimeoutError:
+            return failure(504, f"{request.path} took longer than {self._options.answer_seconds:g} s")
+        except web.HTTPException as error:
+            return _as_status(request, error)
+        finally:
+            self._running -= 1
+
+    def _refusal(self, request: web.Request) -> web.Response | None:
+        options = self._options
+        if options.token is None:
+            if not is_loopback(request.url.host or ""):
+                return failure(403, f"this listener answers on loopback names only, not on {request.host!r}")
+        elif request.path not in PROBES:
+            sent = request.headers.get("Authorization", "")
+            if not hmac.compare_digest(sent.encode(), f"Bearer {options.token}".encode()):
+                return failure(
+                    401,
+                    "want the header Authorization: Bearer with this listener's token",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+        if self._running >= options.in_flight:
+            return failure(
+                429, f"{options.in_flight} requests are being answered; try again", headers={"Retry-After": "1"}
+            )
+        return None
+
+
+def _as_status(request: web.Request, error: web.HTTPException) -> web.Response:
+    if error.status == 404:
+        return failure(404, f"nothing is at {request.path}; there are {', '.join(PATHS)}")
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(error.allowed_methods))
+        message = f"{request.method} is not possible on {request.path}; possible: {allowed}"
+        return failure(405, message, headers={"Allow": allowed})
+    return failure(error.status, error.reason)

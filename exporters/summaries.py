@@ -1,0 +1,200 @@
+"""Short forms for lists: one deployment in a line's worth of numbers, one target with how its last read went.
+
+What is not known is null. Every number of a deployment is taken from its metrics document, so it is the same there.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from exporters.document import metrics_document
+from exporters.timestamps import rfc3339
+from router_contract.documents import REASONS, Gauge, ModelDeploymentMetrics, Unavailable, WindowEntry
+from router_contract.readings import MissingCode
+from router_contract.targets import Replica
+from router_contract.verdicts import Condition, DeploymentReport, TargetState, TargetStatus
+
+
+class RoleSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One role: replicas desired and observed, requests in hand, and the latency of its merged histograms."""
+
+    name: str
+    kind: str
+    engine: str
+    desired: int | None
+    observed: int | None
+    running: float | None
+    waiting: float | None
+    kv_cache_usage: float | None
+    ttft: WindowEntry | None
+    itl: WindowEntry | None
+
+
+class RouterSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The router: Pods desired and observed, requests and failures per second."""
+
+    name: str
+    software: str
+    desired: int | None
+    observed: int
+    running: float | None
+    requests_per_second: float | None
+    error_ratio: float | None
+
+
+class DeploymentSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One deployment.
+
+    ``state`` is ``Complete``, ``Partial`` or ``Unavailable``, ``message`` the first reason why it is not complete.
+    ``targets`` counts targets by state, ``age_seconds`` is the age of the oldest value shown.
+    """
+
+    namespace: str
+    name: str
+    model: str | None
+    platform: str
+    state: str
+    message: str
+    roles: tuple[RoleSummary, ...]
+    router: RouterSummary | None
+    targets: dict[str, int]
+    age_seconds: float | None
+    conditions: tuple[Condition, ...]
+
+
+def deployment_summary(report: DeploymentReport) -> DeploymentSummary:
+    """The line of one deployment."""
+    made = metrics_document(report)
+    document = None if isinstance(made, Unavailable) else made
+    states = {state.value: 0 for state in TargetState}
+    for target in report.targets:
+        states[target.status.state.value] += 1
+    deployment = report.deployment
+    return DeploymentSummary(
+        namespace=report.key.namespace,
+        name=report.key.name,
+        model=deployment.model,
+        platform=deployment.platform,
+        state=_state(document),
+        message=_message(made),
+        roles=_roles(report, document),
+        router=_router(report, document),
+        targets=states,
+        age_seconds=_age(document),
+        conditions=report.conditions,
+    )
+
+
+def _state(document: ModelDeploymentMetrics | None) -> str:
+    if document is None:
+        return "Unavailable"
+    return "Partial" if document.partial else "Complete"
+
+
+def _message(made: ModelDeploymentMetrics | Unavailable) -> str:
+    if isinstance(made, Unavailable):
+        return made.message
+    for gap in made.missing or ():
+        if isinstance(gap.code, str) and REASONS[MissingCode(gap.code)].partial:
+            return ": ".join(part for part in (gap.pod, gap.source, gap.reason) if part)
+    return ""
+
+
+def _existing(replicas: tuple[Replica, ...]) -> int:
+    return sum(any(not member.terminating for member in replica.members) for replica in replicas)
+
+
+def _level(document: ModelDeploymentMetrics | None, name: str, scope: str) -> float | None:
+    gauges: tuple[Gauge, ...] = (*(document.processing or ()), *(document.queueing or ())) if document else ()
+    return next((gauge.value for gauge in gauges if gauge.name == name and gauge.scope == scope), None)
+
+
+def _roles(report: DeploymentReport, document: ModelDeploymentMetrics | None) -> tuple[RoleSummary, ...]:
+    latency = (
+        {role.role: {entry.name: entry for entry in role.latency} for role in (document.roles or ())}
+        if document
+        else {}
+    )
+    return tuple(
+        RoleSummary(
+            name=role.name,
+            kind=role.kind,
+            engine=role.engine,
+            desired=role.desired,
+            observed=_existing(role.replicas) if report.deployment.complete else None,
+            running=_level(document, "running", f"engine/{role.name}"),
+            waiting=_level(document, "waiting", f"engine/{role.name}"),
+            kv_cache_usage=_level(document, "kv-cache-usage", f"engine/{role.name}"),
+            ttft=latency.get(role.name, {}).get("ttft"),
+            itl=latency.get(role.name, {}).get("itl"),
+        )
+        for role in report.deployment.roles
+    )
+
+
+def _router(report: DeploymentReport, document: ModelDeploymentMetrics | None) -> RouterSummary | None:
+    router = report.deployment.router
+    if router is None:
+        return None
+    traffic = [entry for entry in (document.traffic or ()) if entry.scope == "router"] if document else []
+    requests = [entry for entry in traffic if entry.name == "requests"]
+    ratios = [entry for entry in traffic if entry.name == "error-ratio"]
+    samples = math.fsum(entry.samples for entry in ratios)
+    return RouterSummary(
+        name=router.name,
+        software=router.software,
+        desired=router.desired,
+        observed=sum(not member.terminating for member in router.members),
+        running=_level(document, "router-running", "router"),
+        requests_per_second=math.fsum(entry.value for entry in requests) if requests else None,
+        error_ratio=math.fsum(entry.value * entry.samples for entry in ratios) / samples if samples else None,
+    )
+
+
+def _age(document: ModelDeploymentMetrics | None) -> float | None:
+    if document is None:
+        return None
+    windows = (*(document.latency or ()), *(document.traffic or ()), *(document.transfer or ()))
+    ages = [gauge.age_seconds for gauge in (*(document.processing or ()), *(document.queueing or ()))]
+    ages += [entry.age_seconds for entry in windows] + [hit.age_seconds for hit in document.cache_hits or ()]
+    return max((age for age in ages if isinstance(age, float)), default=None)
+
+
+def target_summary(status: TargetStatus) -> dict[str, object]:
+    """One target as JSON: its place, its state, its last error and its last read."""
+    return {
+        "namespace": status.key.deployment.namespace,
+        "deployment": status.key.deployment.name,
+        "component": status.component.value,
+        "software": status.software,
+        "version": status.version,
+        "role": status.role,
+        "pod": status.member,
+        "port": status.key.port,
+        "uid": status.key.member_uid,
+        "url": status.url,
+        "state": status.state.value,
+        "lastErrorKind": status.last_error_kind.value if status.last_error_kind else None,
+        "lastError": status.last_error,
+        "lastErrorAt": _time(status.last_error_at),
+        "lastSuccess": _time(status.last_success),
+        "ageSeconds": status.age_seconds,
+        "durationSeconds": status.duration_seconds,
+        "bodyBytes": status.body_bytes,
+        "samplesKept": status.samples_kept,
+        "samplesDropped": status.samples_dropped,
+        "nextDueSeconds": status.next_due_seconds,
+        "reads": status.reads,
+        "failures": status.failures,
+        "consecutiveFailures": status.consecutive_failures,
+        "resets": status.resets,
+        "absent": status.absent,
+        "unknownFamilies": status.unknown_families,
+        "problems": [msgspec.to_builtins(problem) for problem in status.problems],
+    }
+
+
+def _time(wall: float | None) -> str | None:
+    return None if wall is None else rfc3339(wall)
