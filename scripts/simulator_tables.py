@@ -87,6 +87,9 @@ def entry(family: dict, fresh: dict | None) -> dict:
         result["dynamic"] = True
     elif series and list(series.values()) != [{"labels": {}}]:
         result["series"] = list(series.values())
+    base = sorted({n for labels in family["rows"] for n, _ in labels} & RANK_LABELS)
+    if scope == "rank" and base and "model_name" not in base:
+        result["base"] = base
     if fresh is None:
         result["lazy"] = True
         result.pop("series", None)

@@ -170,7 +170,7 @@ class Family:
             self._prefixes = [prefix for series in rows for prefix in self._series_prefixes(series)]
             self._shape = len(rows)
         self._text = self._head() + "".join(self._lines(rows, self._prefixes))
-        if self.created:
+        if self.created and rows:
             self._text += self._created_text()
         self.moved = False
         return self._text

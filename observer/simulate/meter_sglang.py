@@ -14,6 +14,13 @@ from router_contract.targets import RoleKind
 
 ENGINE_TYPES = {RoleKind.PREFILL.value: "prefill", RoleKind.DECODE.value: "decode"}
 BYTES_PER_TOKEN = 131_072
+START_UP_CALLS = (
+    ("GET", "/health", 503),
+    ("GET", "/model_info", 200),
+    ("POST", "/generate", 200),
+    ("POST", "/freeze_gc", 200),
+    ("GET", "/health", 200),
+)
 
 
 def rank_labels(spec: EngineSpec, engine_type: str) -> tuple[tuple[Labels, ...], ...]:
@@ -148,6 +155,8 @@ class SglangMeter:
     def warmed(self, prompt_tokens: int, generated: int) -> None:
         """The warm-up generation of every rank, seen by the first scrape; the health check adds a token of its own."""
         m = self.metrics
+        for method, path, status in START_UP_CALLS:
+            self.answered(method, path, status, 0.0, 0, 0)
         for rank in range(self._spec.dp_size):
             m.add("sglang:prefill_effective_tokens_total", prompt_tokens + 1, rank=rank, mode="input")
             m.add("sglang:realtime_tokens_total", prompt_tokens + 1, rank=rank, mode="prefill_compute")
@@ -165,8 +174,10 @@ class SglangMeter:
 
     def answered(self, method: str, path: str, status: int, seconds: float, sent: int, received: int) -> None:
         """Book one HTTP answer; unlike vLLM every path counts, probes and unknown ones too."""
-        _ = seconds, sent, received
+        _ = sent, received
         m = self.metrics
         m.add("sglang:http_requests_total", endpoint=path, method=method)
         m.add("sglang:http_responses_total", endpoint=path, method=method, status_code=str(status))
+        if path == "/v1/loads":
+            m.observe("sglang:get_loads_duration_seconds", seconds)
         m.add("sglang:http_requests_active", 0.0, endpoint=path, method=method)

@@ -17,6 +17,7 @@ class VllmMeter:
     def __init__(self, spec: EngineSpec, clock: Clock, pid: int) -> None:
         self._spec = spec
         self._clock = clock
+        self._levels_known = False
         now = clock.now().wall
         style = Style.MULTI if spec.multiprocess else Style.SINGLE
         self.metrics = ProcessMetrics(
@@ -44,6 +45,10 @@ class VllmMeter:
     def levels(self, rank: int, running: int, waiting: int, used_blocks: int) -> None:
         """See `Meter.levels`. In multiprocess mode these gauges exist only from here on."""
         m = self.metrics
+        if not self._levels_known:
+            self._levels_known = True
+            for other in range(self._spec.dp_size):
+                self.levels(other, 0, 0, 0)
         m.put("vllm:num_requests_running", running, rank=rank)
         m.put("vllm:num_requests_waiting", waiting, rank=rank)
         m.put("vllm:num_requests_waiting_by_reason", waiting, rank=rank, reason="capacity")

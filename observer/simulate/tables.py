@@ -19,7 +19,9 @@ class RowTable(msgspec.Struct, frozen=True):
 
 
 class FamilyTable(msgspec.Struct, frozen=True):
-    """One family as recorded. ``scope`` is ``rank``, ``model`` or ``process``: which base labels are added."""
+    """One family as recorded. ``scope`` is ``rank``, ``model`` or ``process``: which base labels are added;
+    ``base`` names those that a family takes where it does not take them all.
+    """
 
     name: str
     type: str
@@ -30,6 +32,7 @@ class FamilyTable(msgspec.Struct, frozen=True):
     dynamic: bool = False
     lazy: bool = False
     pd: bool = False
+    base: tuple[str, ...] = ()
 
 
 class EngineTable(msgspec.Struct, frozen=True):
@@ -90,7 +93,7 @@ class ProcessMetrics:
 
     def _all_labels(self, family: FamilyTable, extra: dict[str, str]) -> list[Labels]:
         if family.scope == "rank":
-            return [self._labels(base, extra) for copies in self._ranks for base in copies]
+            return [self._labels(_taken(base, family), extra) for copies in self._ranks for base in copies]
         return [self._labels(self._model if family.scope == "model" else (), extra)]
 
     def _where(self, name: str, rank: int, extra: dict[str, str]) -> list[Labels]:
@@ -98,7 +101,7 @@ class ProcessMetrics:
         if name not in self.registry.families:
             self._declare(family)
         if family.scope == "rank":
-            return [self._labels(base, extra) for base in self._ranks[rank]]
+            return [self._labels(_taken(base, family), extra) for base in self._ranks[rank]]
         return [self._labels(self._model if family.scope == "model" else (), extra)]
 
     def add(self, name: str, amount: float = 1.0, *, rank: int = 0, now: float = 0.0, **extra: str) -> None:
@@ -121,3 +124,7 @@ class ProcessMetrics:
     def has(self, name: str) -> bool:
         """Whether this variant knows a family."""
         return name in self._tables
+
+
+def _taken(base: Labels, family: FamilyTable) -> Labels:
+    return tuple(pair for pair in base if pair[0] in family.base) if family.base else base
