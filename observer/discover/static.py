@@ -50,7 +50,7 @@ def deployments(document: FleetDocument, tracker: Tracker) -> tuple[list[Deploym
     """
     mapper = _Mapper(document, tracker)
     made = [mapper.deployment(each) for each in document.deployments]
-    return made, mapper.notices
+    return made, list(dict.fromkeys(mapper.notices))
 
 
 def record_duplicates(found: Iterable[tuple[Deployment, DeploymentDocument, Tracker]]) -> None:

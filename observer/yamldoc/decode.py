@@ -34,6 +34,7 @@ class Tracker:
         self._paths: dict[int, str] = {}
         self._alive: list[msgspec.Struct] = []
         self._short: set[int] = set()
+        self._keys_of_nothing: dict[int, Node] = {}
         self._visits = 0
         self._open: list[int] = []
 
@@ -89,8 +90,7 @@ class Tracker:
         return BAD
 
     def _value(self, node: Node, want: Shape, path: str) -> Any:
-        mark = node.start_mark
-        self._marks[path] = (str(mark.name), mark.line + 1, mark.column + 1)
+        self._marks[path] = self._mark(node)
         if not self._afford(path):
             return BAD
         if isinstance(node, ScalarNode):
@@ -102,6 +102,11 @@ class Tracker:
             return self._decoded(node, want, path)
         finally:
             self._open.pop()
+
+    def _mark(self, node: Node) -> tuple[str, int, int]:
+        """Where a node stands. A value that is not there stands at its key: YAML places it at the next token."""
+        mark = self._keys_of_nothing.get(id(node), node).start_mark
+        return (str(mark.name), mark.line + 1, mark.column + 1)
 
     def _afford(self, path: str) -> bool:
         """Count one visit; past the limit nothing more is decoded, and that is recorded once."""
@@ -149,7 +154,7 @@ class Tracker:
         if not isinstance(node, SequenceNode):
             if not want.one_or_many:
                 return self._record(path, _kind(node), want.wanted)
-            item = self._value(node, inner, path)
+            item = self._decoded(node, inner, path)
             return () if item is BAD else (item,)
         values = [self._value(child, inner, f"{path}[{index}]") for index, child in enumerate(node.value)]
         return tuple(value for value in values if value is not BAD)
@@ -160,8 +165,7 @@ class Tracker:
         pairs: list[tuple[str, str]] = []
         for name, child in self._entries(node, path).items():
             below = f"{path}.{name}"
-            mark = child.start_mark
-            self._marks[below] = (str(mark.name), mark.line + 1, mark.column + 1)
+            self._marks[below] = self._mark(child)
             if isinstance(child, ScalarNode) and not _is_null(child):
                 pairs.append((name, str(child.value)))
             else:
@@ -204,8 +208,7 @@ class Tracker:
         return self._built(struct, values, path) if complete else BAD
 
     def _unknown(self, child: Node, path: str, name: str, known: tuple[str, ...]) -> None:
-        mark = child.start_mark
-        self._marks[path] = (str(mark.name), mark.line + 1, mark.column + 1)
+        self._marks[path] = self._mark(child)
         hint = did_you_mean(name, known)
         self._record(path, f"the unknown key {shown(name)}", "one of " + ", ".join(known), hint)
 
@@ -238,6 +241,8 @@ class Tracker:
                 )
             else:
                 own[str(key.value)] = value
+                if _is_null(value):
+                    self._keys_of_nothing[id(value)] = key
         return self._with_merged(own, merged, node, path)
 
     def _with_merged(self, own: dict[str, Node], merged: list[Node], node: MappingNode, path: str) -> dict[str, Node]:

@@ -100,7 +100,7 @@ def _split(text: str) -> list[tuple[int, str]]:
         if _BOUNDARY.match(line) and not all(not seen.strip() or seen.startswith(("#", "%")) for seen in lines):
             chunks.append((number, []))
         chunks[-1][1].append(line)
-    return [(first, "\n".join(lines) + "\n") for first, lines in chunks]
+    return [(first, "\n".join(lines)) for first, lines in chunks]
 
 
 def _compose(file: str, line: int, chunk: str) -> Document | Fault | None:

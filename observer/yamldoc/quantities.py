@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_SIZE = re.compile(r"(\d+)(B|KiB|MiB|GiB)?")
+_SIZE = re.compile(r"([0-9]+)(B|KiB|MiB|GiB)?")
 _BYTES = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 

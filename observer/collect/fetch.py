@@ -1,0 +1,185 @@
+"""One bounded GET: an address in, a body or a failure out. It never raises for anything a server or network does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace, TracebackType
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from observer.clock import Clock
+from observer.collect.body import Body, SharedBytes
+from observer.collect.credentials import TlsContexts, TokenFiles
+from observer.collect.failures import Failure, Progress, classify, http_status, redirected, timed_out, too_large
+from observer.collect.options import BodyLimits
+from observer.collect.resolve import Resolver
+from router_contract.targets import Address
+
+EXPOSITION = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
+"""What is accepted by default: the plain text format, which costs a program least."""
+USER_AGENT = "modeldeployment-observer"
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MAX_PREPARED = 50_000
+
+
+class Fetched(msgspec.Struct, frozen=True, kw_only=True):
+    """A 200 answer, whole and decoded. ``content_type`` is as sent, empty when none was."""
+
+    data: bytes
+    content_type: str = ""
+
+
+class _Request(msgspec.Struct, frozen=True):
+    url: URL
+    headers: dict[str, str]
+
+
+class Fetcher:
+    """Holds the connections. Use as a context; `fetch` may then be called any number of times at once.
+
+    No redirect is followed, no cookie kept, no proxy taken from the environment, no body decompressed unbounded.
+    """
+
+    def __init__(self, clock: Clock, limits: BodyLimits, *, keep_alive: float = 60.0) -> None:
+        self._resolver = Resolver(clock)
+        self._keep_alive = keep_alive
+        self._limits = limits
+        self._shared = SharedBytes(limits.shared)
+        self._tls = TlsContexts()
+        self._tokens = TokenFiles()
+        self._prepared: dict[tuple[Address, str], _Request] = {}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(
+            limit=0,
+            limit_per_host=0,
+            use_dns_cache=False,
+            resolver=self._resolver,
+            keepalive_timeout=self._keep_alive,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
+            auto_decompress=False,
+            trust_env=False,
+            raise_for_status=False,
+            trace_configs=[_trace()],
+            read_bufsize=1 << 18,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+        await self._resolver.close()
+
+    async def fetch(
+        self, address: Address, seconds: float, *, accept: str = EXPOSITION, limit: int | None = None
+    ) -> Fetched | Failure:
+        """GET an address within so many ``seconds``, from resolving its name to the last byte.
+
+        ``limit`` bounds the body below the general limit (bytes).
+        """
+        progress = Progress()
+        limits = self._limits if limit is None else msgspec.structs.replace(self._limits, body=limit)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._exchange(address, accept, limits, progress)
+        except (aiohttp.ClientError, OSError) as error:
+            if type(error) is TimeoutError and error.errno is None:
+                return timed_out(progress, seconds, address)
+            failure = classify(error, progress, address)
+            if failure is None:
+                raise
+            return failure
+
+    async def _exchange(
+        self, address: Address, accept: str, limits: BodyLimits, progress: Progress
+    ) -> Fetched | Failure:
+        if self._session is None:
+            raise RuntimeError("the fetcher is used outside its context")
+        request = self._request(address, accept)
+        headers = request.headers
+        options: dict[str, Any] = {}
+        if address.scheme == "https":
+            context = self._tls.get(address.tls)
+            if isinstance(context, Failure):
+                return context
+            name = address.tls.server_name if address.tls is not None else None
+            options = {"ssl": context, "server_hostname": name}
+        if address.bearer_token_file is not None:
+            token = self._tokens.get(address.bearer_token_file)
+            if isinstance(token, Failure):
+                return token
+            headers = {**headers, "Authorization": f"Bearer {token}"}
+        async with self._session.get(
+            request.url, headers=headers, allow_redirects=False, trace_request_ctx=progress, **options
+        ) as response:
+            progress.answered = True
+            try:
+                outcome = await self._read(response, address, limits, progress)
+            except BaseException:
+                response.close()
+                raise
+            if isinstance(outcome, Failure):
+                response.close()
+            return outcome
+
+    async def _read(
+        self, response: aiohttp.ClientResponse, address: Address, limits: BodyLimits, progress: Progress
+    ) -> Fetched | Failure:
+        if response.status in _REDIRECTS:
+            return redirected(response.status, response.headers.get("Location", ""), address)
+        if response.status != 200:
+            return http_status(response.status, address)
+        if response.content_length is not None and response.content_length > limits.body:
+            return too_large(limits.body, address)
+        body = Body(address, response.headers.get("Content-Encoding", ""), limits, self._shared)
+        with contextlib.closing(body):
+            async for chunk in response.content.iter_any():
+                progress.received += len(chunk)
+                failure = body.feed(chunk)
+                if failure is not None:
+                    return failure
+            data = body.finish()
+        if isinstance(data, Failure):
+            return data
+        return Fetched(data=data, content_type=response.headers.get("Content-Type", ""))
+
+    def _request(self, address: Address, accept: str) -> _Request:
+        """URL and headers of an address, made once: parsing a URL costs more than sending it."""
+        known = self._prepared.get((address, accept))
+        if known is None:
+            headers = {"Accept": accept, "Accept-Encoding": "identity", "User-Agent": USER_AGENT}
+            headers |= dict(address.headers)
+            known = _Request(URL(address.url, encoded=True), headers)
+            if len(self._prepared) >= _MAX_PREPARED:
+                self._prepared.clear()
+            self._prepared[(address, accept)] = known
+        return known
+
+
+def _trace() -> aiohttp.TraceConfig:
+    """Marks on the request's `Progress` how far it came."""
+    trace = aiohttp.TraceConfig()
+    trace.on_dns_resolvehost_start.append(_mark("resolving", True))
+    trace.on_dns_resolvehost_end.append(_mark("resolving", False))
+    trace.on_connection_create_end.append(_mark("connected", True))
+    trace.on_connection_reuseconn.append(_mark("connected", True))
+    return trace
+
+
+def _mark(field: str, value: bool) -> Callable[[aiohttp.ClientSession, SimpleNamespace, Any], Awaitable[None]]:
+    async def mark(_session: aiohttp.ClientSession, context: SimpleNamespace, _event: Any) -> None:
+        setattr(context.trace_request_ctx, field, value)
+
+    return mark
