@@ -38,7 +38,9 @@ def read(path: Path) -> dict[str, dict]:
             families[name] = {"name": name, "type": kind, "bounds": [], "rows": {}}
     owner = {}
     for name, family in families.items():
-        suffixes = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("_sum", "_count")}.get(family["type"], ("",))
+        suffixes = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("_sum", "_count")}.get(
+            family["type"], ("",)
+        )
         owner.update({name + suffix: family for suffix in suffixes})
     for parsed in text_string_to_metric_families(path.read_text()):
         for sample in parsed.samples:
@@ -64,19 +66,25 @@ def entry(family: dict, fresh: dict | None) -> dict:
     if not family["rows"]:
         scope = "rank"
     dynamic = family["name"].startswith(DYNAMIC) and family["name"] not in (
-        "http_request_duration_highr_seconds", "http_request_duration_highr_seconds_created")
+        "http_request_duration_highr_seconds",
+        "http_request_duration_highr_seconds_created",
+    )
     series: dict[tuple, dict] = {}
-    for labels, value in family["rows"].items():
+    for labels in family["rows"]:
         extra = tuple((n, v) for n, v in labels if scope == "process" or n not in RANK_LABELS)
         if extra in series or dynamic:
             continue
         extra_text = {n: ("<pid>" if n == "pid" else v) for n, v in extra}
         row = {"labels": extra_text}
-        seen = fresh is not None and any(set(extra) - {("pid", dict(extra).get("pid"))} <= set(other) for other in fresh["rows"])
+        seen = fresh is not None and any(
+            set(extra) - {("pid", dict(extra).get("pid"))} <= set(other) for other in fresh["rows"]
+        )
         if not seen:
             row["lazy"] = True
         if family["type"] == "gauge" and family["rows"] and not row.get("lazy"):
-            start = next(v for other, v in fresh["rows"].items() if set(extra) - {("pid", dict(extra).get("pid"))} <= set(other))
+            start = next(
+                v for other, v in fresh["rows"].items() if set(extra) - {("pid", dict(extra).get("pid"))} <= set(other)
+            )
             if start:
                 row["value"] = "NaN" if start != start else start
         series[extra] = row

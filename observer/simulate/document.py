@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from observer.simulate.deployment import SimulatedDeployment, SimulatedReplica
-from observer.simulate.spec import ROUTER_VERSIONS, RoleSpec
+from observer.simulate.spec import RoleSpec
 
 API_VERSION = "observer.modeldeployment.io/v1alpha1"
 HOST = "127.0.0.1"
@@ -60,7 +60,7 @@ def _deployment(deployment: SimulatedDeployment) -> dict[str, Any]:
     if spec.router is not None:
         document["router"] = {
             "name": ROUTER_NAMES[spec.router.software],
-            "version": ROUTER_VERSIONS[spec.router.software],
+            "version": spec.router.shown_version,
             "replicas": spec.router.replicas,
             "members": [
                 {

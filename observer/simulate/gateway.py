@@ -20,15 +20,19 @@ from observer.simulate.router_series import Ask
 from observer.simulate.workers import DECODE, PREFILL, REGULAR, Worker, WorkerAddress, worker_row, workers_document
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-ERROR_CODE = "error_code"
+NEEDED = {"chat": ("messages",), "completions": ("prompt",), "generate": ("text", "input_ids")}
 TEXT = "text/plain; charset=utf-8"
 
 
-def failure(status: int, code: str, message: str) -> web.Response:
-    """An error answer with the code the gateway's own counters show."""
-    response = reply({"error": {"type": "Service Unavailable", "code": code, "message": message}}, status)
-    response[ERROR_CODE] = code
-    return response
+class Failure(web.Response):
+    """An error answer with the code that the gateway's own counters show."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        error = {"type": "Service Unavailable", "code": code, "message": message}
+        super().__init__(
+            status=status, body=orjson.dumps({"error": error}), headers={"Content-Type": "application/json"}
+        )
+        self.code = code
 
 
 class SglangGateway(SimulatedRouter[GatewaySeries]):
@@ -76,21 +80,24 @@ class SglangGateway(SimulatedRouter[GatewaySeries]):
             finally:
                 self._in_flight -= 1
             path = request.match_info.route.resource.canonical if request.match_info.route.resource else request.path
+            code = response.code if isinstance(response, Failure) else ""
             seconds = self.clock.now().mono - begun
-            self.series.http(request.method, path, response.status, str(response.get(ERROR_CODE, "")), seconds)
+            self.series.http(request.method, path, response.status, code, seconds)
             return response
 
         return [booked]
 
     async def infer(self, request: web.Request, ask: Ask) -> web.StreamResponse:
-        """Count the request, then let one worker or a pair answer it."""
+        """Count the request, then let one worker or a pair answer it. A body it cannot read is answered here."""
+        if not any(ask.payload.get(name) for name in NEEDED[ask.endpoint]):
+            return web.Response(status=400, text=f"missing field `{NEEDED[ask.endpoint][0]}`")
         self.series.arrived(ask)
         outcome = await (self._pairs(request, ask) if self.pd else self.with_retries(request, ask))
         if not isinstance(outcome, Failed):
             return outcome
         if outcome.body and not outcome.code:
             return web.Response(status=outcome.status, body=outcome.body, content_type="application/json")
-        return failure(outcome.status, outcome.code, outcome.body.decode(errors="replace"))
+        return Failure(outcome.status, outcome.code, outcome.body.decode(errors="replace"))
 
     async def _pairs(self, request: web.Request, ask: Ask) -> web.StreamResponse | Failed:
         failed = Failed(503, "server_selection_failed", b"No prefill/decode pair is available")
@@ -213,13 +220,13 @@ class SglangGateway(SimulatedRouter[GatewaySeries]):
     async def _one(self, request: web.Request) -> web.Response:
         worker = self._find(request)
         if worker is None:
-            return failure(404, "worker_not_found", "Worker not found")
+            return Failure(404, "worker_not_found", "Worker not found")
         return reply(worker_row(worker, "HTTP", identity=True))
 
     async def _delete(self, request: web.Request) -> web.Response:
         worker = self._find(request)
         if worker is None:
-            return failure(404, "worker_not_found", "Worker not found")
+            return Failure(404, "worker_not_found", "Worker not found")
         self.remove_worker(worker.address.url)
         return reply({"status": "accepted", "worker_id": worker.identity}, 202)
 
@@ -260,7 +267,7 @@ class SglangGateway(SimulatedRouter[GatewaySeries]):
             if worker.healthy:
                 found = await self.fetch_json(f"{worker.address.url}/get_model_info")
                 return reply(found) if found else reply({"detail": "Not Found"}, 404)
-        return failure(503, "no_workers", "No workers are available")
+        return Failure(503, "no_workers", "No workers are available")
 
     async def _engine_metrics(self, _: web.Request) -> web.Response:
         if not len(self.workers):

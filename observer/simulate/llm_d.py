@@ -48,7 +48,7 @@ class LlmDRouter(SimulatedRouter[EndpointPickerSeries]):
         self._revision = RegistryRevision()
         self._loads: dict[str, PodLoad] = {}
         self._sent_at: dict[str, float] = {}
-        return EndpointPickerSeries(f"{self.name}-pool")
+        return EndpointPickerSeries(f"{self.name}-pool", old_names_only=self.spec.shown_version.startswith("0.8"))
 
     async def register(self) -> None:
         """Every configured endpoint is in the datastore, answering or not."""
@@ -108,7 +108,8 @@ class LlmDRouter(SimulatedRouter[EndpointPickerSeries]):
             if len(picked) < len(chosen):
                 self.series.refused(ask, "ServiceUnavailable")
                 return web.Response(status=503, text="no endpoints are available to serve the request")
-            self.series.decided(ask, [worker.kind for worker in picked])
+            if self.pd:
+                self.series.decided(ask, [worker.kind for worker in picked])
             outcome = await self._run(request, ask, picked)
         finally:
             self.series.ended(ask)

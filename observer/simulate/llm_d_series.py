@@ -44,8 +44,9 @@ class PodLoad:
 class EndpointPickerSeries(RouterSeries):
     """Both families at once, label vectors absent before the first request, averages stale with no fresh Pod."""
 
-    def __init__(self, pool: str) -> None:
+    def __init__(self, pool: str, *, old_names_only: bool = False) -> None:
         registry = Registry(Style.GO)
+        self._hidden = "llm_d_epp_" if old_names_only else None
         for name in COUNTERS:
             registry.declare(name, "counter")
         for name in GAUGES:
@@ -54,6 +55,21 @@ class EndpointPickerSeries(RouterSeries):
         super().__init__(registry, "")
         self._pool = pool
         self.put("llm_d_epp_info", 1, build_ref="v0.10.0", commit="simulated")
+
+    def add(self, name: str, amount: float = 1.0, /, **labels: str) -> None:
+        """See `RouterSeries.add`; a release before the new names has none of them."""
+        if self._hidden is None or not name.startswith(self._hidden):
+            super().add(name, amount, **labels)
+
+    def put(self, name: str, value: float, /, **labels: str) -> None:
+        """See `RouterSeries.put`; a release before the new names has none of them."""
+        if self._hidden is None or not name.startswith(self._hidden):
+            super().put(name, value, **labels)
+
+    def observe(self, name: str, value: float, /, **labels: str) -> None:
+        """See `RouterSeries.observe`; a release before the new names has none of them."""
+        if self._hidden is None or not name.startswith(self._hidden):
+            super().observe(name, value, **labels)
 
     def pool(self, fresh: list[PodLoad], queues: dict[str, float]) -> None:
         """Pool gauges. Averages keep their last values when no Pod is fresh; queues are of the whole datastore."""

@@ -49,7 +49,11 @@ DEFAULT_VERSIONS = {"vllm": "0.32.0", "sglang": "0.5.23"}
 
 
 class RouterSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One router: ``vllm_router``, ``sglang_gateway`` or ``llm_d``. Times in seconds, attempts include the first."""
+    """One router: ``vllm_router``, ``sglang_gateway`` or ``llm_d``. Times in seconds, attempts include the first.
+
+    With ``dp_aware`` each rank of a worker is a worker of its own; ``dp_ranks`` is their number for the router that is
+    told it instead of asking.
+    """
 
     software: str
     policy: str = "round_robin"
@@ -65,6 +69,8 @@ class RouterSpec(msgspec.Struct, frozen=True, kw_only=True):
     request_timeout: float = 30.0
     backoff_seconds: float = 0.05
     dp_aware: bool = False
+    dp_ranks: int = 1
+    version: str = ""
     observer_endpoints: bool = False
     metrics_token: str = ""
 
@@ -73,6 +79,11 @@ class RouterSpec(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(
                 f"simulated router: unknown software {self.software!r}, want one of {', '.join(ROUTER_VERSIONS)}"
             )
+
+    @property
+    def shown_version(self) -> str:
+        """The version whose series it exposes."""
+        return self.version or ROUTER_VERSIONS[self.software]
 
 
 ROUTER_VERSIONS = {"vllm_router": "0.1.17", "sglang_gateway": "0.3.2", "llm_d": "0.10.0"}

@@ -29,7 +29,7 @@ class VllmRouter(SimulatedRouter[VllmRouterSeries]):
     async def register(self) -> None:
         """Once one worker is up every configured one is listed, dead ones as unhealthy; gauges exist before that."""
         if not self.workers.all:
-            self.series.configured([address.url for address in self.configured])
+            self.series.configured(self._configured_urls())
         up = {address.url: await self._probe(address.url) for address in self.configured}
         if not self.workers.all and not any(up.values()):
             return
@@ -40,6 +40,17 @@ class VllmRouter(SimulatedRouter[VllmRouterSeries]):
                     if worker.address == address and not up[address.url]:
                         worker.healthy = False
                         self.series.checked(worker, success=False)
+
+    async def inspect(self, address: WorkerAddress) -> tuple[str, dict[str, str], int]:
+        """It asks a worker nothing; the number of ranks is configured."""
+        _ = address
+        return "unknown", {}, self.spec.dp_ranks
+
+    def _configured_urls(self) -> list[str]:
+        ranks = self.spec.dp_ranks if self.spec.dp_aware else 1
+        if ranks == 1:
+            return [address.url for address in self.configured]
+        return [f"{address.url}@{rank}" for address in self.configured for rank in range(ranks)]
 
     async def _open_api(self) -> None:
         if self.workers.all:

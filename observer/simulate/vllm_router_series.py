@@ -47,7 +47,7 @@ class VllmRouterSeries(RouterSeries):
         for url in urls:
             self.put("worker_health", 1, worker=url)
         if not self._pd:
-            self.put("active_workers", len(urls))
+            self.put("active_workers", len({url.split("@")[0] for url in urls}))
 
     def registered(self, worker: Worker, workers: list[Worker]) -> None:
         """Health and the number of hosts."""
