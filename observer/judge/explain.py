@@ -36,6 +36,9 @@ MAIN_ORDER = (
 )
 """Which False is told first: what keeps most from being served. The platform's own order, if it has one, goes first."""
 
+_FOLLOWS_LOADING = frozenset({"RoleKindsReady", "RouterReady", "RouterConverged", "MetricsFresh"})
+"""What is False by itself while engines load: the loading is the answer then, and these stand beside it."""
+
 _TROUBLE = {Standing.STARTUP_LOOP: "False", Standing.DOWN: "False", Standing.FAILING: "False"}
 _OPEN = {Standing.LOADING: "Unknown", Standing.SATURATED: "Unknown"}
 
@@ -54,7 +57,8 @@ def explain(
     wrong = sorted((item for item in findings if item.status == "False"), key=lambda item: _rank(item, order))
     open_ = sorted((item for item in findings if item.status == "Unknown"), key=lambda item: _rank(item, order))
     loading = [item for item in open_ if item.reason == "Loading"]
-    main = wrong[0] if wrong else (loading[0] if loading else _first_held(open_, phase))
+    causes = [item for item in wrong if not (loading and item.type in _FOLLOWS_LOADING)]
+    main = next(iter(causes or loading or wrong), None) or _first_held(open_, phase)
     return Explanation(
         sentences=(_what(inputs, phase, roles), _why(main, groups), _act(main)),
         main=main,
