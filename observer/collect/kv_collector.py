@@ -1,0 +1,275 @@
+"""Subscriptions to every KV-event publisher: sockets on one side, streams and the block index on the other.
+
+`KvCollector` needs one thread (the receiving one, started by the context) and one task (`run`). Everything else,
+the block index included, is touched by the loop's thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from observer.clock import Clock
+from observer.collect.kv_socket import Lot, Receiver, ReceiverLimits
+from observer.collect.kv_zmq import CONNECTED, DISCONNECTED, RETRIED
+from observer.measure.blocks import Ledger, StreamBlocks
+from observer.measure.stream_values import Ask, StreamLimits
+from observer.measure.streams import Stream
+from router_contract.kv_events import Hash, LiveMessage, Rejected, read_live, read_reply
+from router_contract.kv_streams import (
+    KvIndexSummary,
+    KvLookup,
+    KvStreamSummary,
+    ReceiverSummary,
+    StreamKey,
+    StreamSource,
+    StreamState,
+)
+from router_contract.readings import Instant
+from router_contract.targets import DeploymentKey
+
+_SLICE_BYTES = 256 << 10
+_SLICE_STREAMS = 500
+_CLEAN_ENTRIES = 4_000
+
+
+class KvLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything bounded in collecting KV events: byte budgets of the index, streams, times, queues and sockets."""
+
+    streams: int = 20_000
+    deployment_bytes: int = 512 << 20
+    process_bytes: int = 2 << 30
+    tick: float = 0.25
+    stream: StreamLimits = StreamLimits()
+    receiver: ReceiverLimits = ReceiverLimits()
+
+
+class _Subscription:
+    __slots__ = ("blocks", "sid", "stream")
+
+    def __init__(self, sid: int, stream: Stream, blocks: StreamBlocks) -> None:
+        self.sid = sid
+        self.stream = stream
+        self.blocks = blocks
+
+
+class KvCollector:
+    """Use as an async context; run `run` as a task while it is open; tell it what exists with `sync`."""
+
+    def __init__(self, clock: Clock, limits: KvLimits | None = None) -> None:
+        self._clock = clock
+        self._limits = limits or KvLimits()
+        self._ledger = Ledger(deployment_bytes=self._limits.deployment_bytes, process_bytes=self._limits.process_bytes)
+        self._by_key: dict[StreamKey, _Subscription] = {}
+        self._by_sid: dict[int, _Subscription] = {}
+        self._next_sid = 0
+        self._woken = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._receiver = Receiver(clock, self._notify, self._limits.receiver)
+        self._stopping = False
+        self.shed = 0
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._receiver.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        await asyncio.to_thread(self._receiver.stop)
+
+    def stop(self) -> None:
+        """Let `run` return; the thread and its sockets end with the context."""
+        self._stopping = True
+        self._woken.set()
+
+    def _notify(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            try:
+                self._loop.call_soon_threadsafe(self._woken.set)
+            except RuntimeError:
+                return  # the loop closed between the two lines; nobody waits any more
+
+    # -- what exists -------------------------------------------------------------------------------------------------
+
+    def sync(self, sources: Iterable[StreamSource]) -> None:
+        """Subscribe to exactly these publishers; a source that changed is a new subscription.
+
+        Past the limit of streams the rest is not subscribed to and counted in ``shed``.
+        """
+        wanted = {source.key: source for source in sources}
+        for key, subscription in list(self._by_key.items()):
+            if wanted.get(key) != subscription.blocks.source:
+                self._leave(subscription)
+        missing = [source for key, source in sorted(wanted.items()) if key not in self._by_key]
+        room = max(self._limits.streams - len(self._by_key), 0)
+        self.shed = len(missing) - len(missing[:room])
+        for source in missing[:room]:
+            self._join(source)
+
+    def _join(self, source: StreamSource) -> None:
+        now = self._clock.now()
+        blocks = self._ledger.join(source)
+        replay = source.source.replay_endpoint is not None
+        self._next_sid += 1
+        subscription = _Subscription(
+            self._next_sid, Stream(blocks, now, replay=replay, limits=self._limits.stream), blocks
+        )
+        self._by_key[source.key] = self._by_sid[self._next_sid] = subscription
+        subscription.stream.attach(now)
+        self._perform(subscription)
+
+    def _leave(self, subscription: _Subscription) -> None:
+        del self._by_key[subscription.blocks.source.key], self._by_sid[subscription.sid]
+        self._receiver.close(subscription.sid)
+        self._ledger.leave(subscription.blocks)
+        self._woken.set()
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def summaries(self, deployment: DeploymentKey | None = None) -> tuple[KvStreamSummary, ...]:
+        """Every stream (of one deployment) at this instant, sorted by key."""
+        now = self._clock.now()
+        return tuple(
+            subscription.blocks.summary(subscription.stream, now)
+            for key, subscription in sorted(self._by_key.items(), key=lambda item: item[0])
+            if deployment in (None, key.deployment)
+        )
+
+    def index_summary(self, deployment: DeploymentKey) -> KvIndexSummary:
+        """Residency and size of one deployment's index."""
+        return self._ledger.index_summary(deployment)
+
+    def lookup(self, deployment: DeploymentKey, hashes: Sequence[Hash], *, model: str | None = None) -> KvLookup:
+        """Who holds how long a prefix of these hashes (all integers or all bytes), longest first."""
+        return self._ledger.lookup(
+            deployment,
+            hashes,
+            [
+                (subscription.blocks, subscription.stream)
+                for key, subscription in self._by_key.items()
+                if key.deployment == deployment
+            ],
+            self._clock.now(),
+            model=model,
+        )
+
+    def receiver_summary(self) -> ReceiverSummary:
+        """What waits between the sockets and the index."""
+        return self._receiver.summary()
+
+    # -- the task ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Apply what arrives until `stop`. Raises ``RuntimeError`` when the receiving thread ended by itself."""
+        loop = asyncio.get_running_loop()
+        tick_due = loop.time()
+        while not self._stopping:
+            timer = loop.call_later(max(tick_due - loop.time(), 0), self._woken.set)
+            try:
+                await self._woken.wait()
+            finally:
+                timer.cancel()
+            self._woken.clear()
+            while (lot := self._receiver.take()) is not None:
+                await self._apply(lot)
+            if loop.time() >= tick_due:
+                tick_due = loop.time() + self._limits.tick
+                await self._tick()
+            if self._ledger.clean(_CLEAN_ENTRIES):
+                self._woken.set()
+                await asyncio.sleep(0)
+            if not self._receiver.alive and not self._stopping:
+                raise RuntimeError("the KV receiving thread ended by itself")
+
+    async def _tick(self) -> None:
+        now = self._clock.now()
+        for number, subscription in enumerate(list(self._by_sid.values()), 1):
+            subscription.stream.tick(now)
+            self._perform(subscription)
+            if number % _SLICE_STREAMS == 0:
+                await asyncio.sleep(0)
+
+    async def _apply(self, lot: Lot) -> None:
+        for sid, word, detail in lot.changes:
+            if (subscription := self._by_sid.get(sid)) is not None:
+                self._change(subscription, word, detail, lot.at)
+        size = 0
+        for sid, messages in lot.live:
+            # A slice is a bound on bytes, so that a burst never keeps the loop from its other tasks for long.
+            for frames in messages:
+                size += len(frames[-1])
+                self._live(sid, frames, lot.at)
+                if size > _SLICE_BYTES:
+                    size = 0
+                    await asyncio.sleep(0)
+        for sid, token, messages in lot.replies:
+            for frames in messages:
+                size += len(frames[-1])
+                self._reply(sid, token, frames, lot.at)
+                if size > _SLICE_BYTES:
+                    size = 0
+                    await asyncio.sleep(0)
+
+    def _live(self, sid: int, frames: list[bytes], at: Instant) -> None:
+        subscription = self._by_sid.get(sid)
+        if subscription is None:
+            self._receiver.discard(1)
+            return
+        message = read_live(frames)
+        stream = subscription.stream
+        if isinstance(message, Rejected):
+            stream.malformed[message.reason] += 1
+            return
+        stream.message(message.sequence, message.payload, at)
+        if stream.outbox:
+            self._perform(subscription)
+
+    def _reply(self, sid: int, token: int, frames: list[bytes], at: Instant) -> None:
+        subscription = self._by_sid.get(sid)
+        if subscription is None:
+            self._receiver.discard(1)
+            return
+        answer = read_reply(frames)
+        stream = subscription.stream
+        if isinstance(answer, Rejected):
+            stream.malformed[f"replay-{answer.reason}"] += 1
+        elif isinstance(answer, LiveMessage):
+            stream.reply(token, answer.sequence, answer.payload, at)
+        else:
+            stream.reply_end(token, at)
+        if stream.outbox:
+            self._perform(subscription)
+
+    def _change(self, subscription: _Subscription, word: str, detail: str, at: Instant) -> None:
+        stream = subscription.stream
+        if word == CONNECTED:
+            stream.connected(at)
+        elif word == DISCONNECTED:
+            stream.disconnected(at)
+        elif word == RETRIED:
+            if stream.state is StreamState.CONNECTING:
+                stream.detail = "nothing answers there; trying again"
+        else:
+            stream.socket_failed(detail, at)
+        self._perform(subscription)
+
+    def _perform(self, subscription: _Subscription) -> None:
+        source, sid = subscription.blocks.source.source, subscription.sid
+        for output in subscription.stream.outbox:
+            if isinstance(output, Ask):
+                if source.replay_endpoint is not None:
+                    self._receiver.ask(sid, source.replay_endpoint, output.token, output.start)
+            elif output.what == "open":
+                self._receiver.open(sid, source.endpoint)
+            elif output.what == "close":
+                self._receiver.close(sid)
+            else:
+                self._receiver.drop_ask(sid)
+        subscription.stream.outbox.clear()

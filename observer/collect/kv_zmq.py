@@ -1,0 +1,91 @@
+"""ZMQ sockets as KV-event streams need them: options stated, monitored, IPv6 where the address is, nothing unbounded."""
+
+from __future__ import annotations
+
+import msgspec
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+CONNECTED, DISCONNECTED, RETRIED = "connected", "disconnected", "retried"
+_EVENTS = {
+    int(zmq.Event.HANDSHAKE_SUCCEEDED): CONNECTED,
+    int(zmq.Event.DISCONNECTED): DISCONNECTED,
+    int(zmq.Event.CONNECT_RETRIED): RETRIED,
+    int(zmq.Event.HANDSHAKE_FAILED_NO_DETAIL): RETRIED,
+    int(zmq.Event.HANDSHAKE_FAILED_PROTOCOL): RETRIED,
+    int(zmq.Event.HANDSHAKE_FAILED_AUTH): RETRIED,
+}
+
+
+class SocketLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of the sockets. ``high_water_mark`` and ``replay_high_water_mark`` are messages, ``kernel_buffer`` bytes
+    (-1: the system's own), intervals milliseconds: reconnection waits ``reconnect`` and doubles up to its maximum.
+    """
+
+    high_water_mark: int = 10_000
+    replay_high_water_mark: int = 20_000
+    max_message_bytes: int = 64 << 20
+    kernel_buffer: int = -1
+    reconnect_ms: int = 200
+    reconnect_max_ms: int = 10_000
+    connect_timeout_ms: int = 5_000
+    heartbeat_ms: int = 10_000
+    heartbeat_timeout_ms: int = 30_000
+    max_sockets: int = 65_536
+
+
+def _common(socket: zmq.Socket[bytes], endpoint: str, limits: SocketLimits) -> None:
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.MAXMSGSIZE, limits.max_message_bytes)
+    socket.setsockopt(zmq.RECONNECT_IVL, limits.reconnect_ms)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, limits.reconnect_max_ms)
+    socket.setsockopt(zmq.CONNECT_TIMEOUT, limits.connect_timeout_ms)
+    socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+    if limits.kernel_buffer >= 0:
+        socket.setsockopt(zmq.RCVBUF, limits.kernel_buffer)
+    if "[" in endpoint:
+        socket.setsockopt(zmq.IPV6, 1)
+
+
+def subscriber(
+    context: zmq.Context[zmq.Socket[bytes]], endpoint: str, limits: SocketLimits
+) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes]]:
+    """A SUB socket that takes every topic, connecting, and its monitor. Raises ``zmq.ZMQError`` for a bad endpoint.
+
+    Identity comes from the connection: a publisher has one topic, and filtering by it could only hide batches.
+    """
+    socket = context.socket(zmq.SUB)
+    try:
+        _common(socket, endpoint, limits)
+        socket.setsockopt(zmq.RCVHWM, limits.high_water_mark)
+        socket.setsockopt(zmq.HEARTBEAT_IVL, limits.heartbeat_ms)
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.heartbeat_timeout_ms)
+        monitor = socket.get_monitor_socket(sum(_EVENTS))
+        monitor.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.SUBSCRIBE, b"")
+        socket.connect(endpoint)
+    except zmq.ZMQError:
+        socket.close(linger=0)
+        raise
+    return socket, monitor
+
+
+def replay_request(
+    context: zmq.Context[zmq.Socket[bytes]], endpoint: str, start: int, limits: SocketLimits
+) -> zmq.Socket[bytes]:
+    """A DEALER socket that has asked for every batch from ``start``. A new one each time: late answers die with it."""
+    socket = context.socket(zmq.DEALER)
+    try:
+        _common(socket, endpoint, limits)
+        socket.setsockopt(zmq.RCVHWM, limits.replay_high_water_mark)
+        socket.connect(endpoint)
+        socket.send_multipart((b"", start.to_bytes(8, "big")), zmq.NOBLOCK)
+    except zmq.ZMQError:
+        socket.close(linger=0)
+        raise
+    return socket
+
+
+def monitor_event(frames: list[bytes]) -> str | None:
+    """What a monitor message says: one of the three words above, or ``None``."""
+    return _EVENTS.get(int(parse_monitor_message(frames)["event"]))

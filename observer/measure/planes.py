@@ -1,0 +1,111 @@
+"""The parts of the block index: a plane of blocks, one holder's part of it, and the search for a common prefix."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import repeat
+from operator import and_
+from typing import Literal
+
+from router_contract.kv_events import Hash
+from router_contract.kv_streams import HashSpace
+
+_CHUNK = 64
+
+
+class Plane:
+    """The blocks of one hash space on one medium in one group: key → mask of holders' bits.
+
+    ``signed`` says whether keys are signed 64-bit (SGLang's hashes, and `hash` of byte hashes) or unsigned.
+    """
+
+    __slots__ = ("group", "holds", "masks", "medium", "shared", "signed", "space", "typecode")
+
+    def __init__(self, space: HashSpace, medium: str, group: int, *, signed: bool) -> None:
+        self.space = space
+        self.medium = medium
+        self.group = group
+        self.signed = signed
+        self.typecode: Literal["q", "Q"] = "q" if signed else "Q"
+        self.masks: dict[int, int] = {}
+        self.holds: dict[int, Hold] = {}
+        self.shared = 0
+
+    def key(self, value: Hash) -> int:
+        """The dictionary key of a hash: integers wrapped into the plane's 64-bit range, bytes hashed."""
+        number = hash(value) if isinstance(value, bytes) else value
+        if self.signed:
+            return ((number + (1 << 63)) & 0xFFFFFFFFFFFFFFFF) - (1 << 63)
+        return number & 0xFFFFFFFFFFFFFFFF
+
+    def keys(self, values: Sequence[Hash]) -> Sequence[int]:
+        """The dictionary keys of many hashes."""
+        try:
+            return array(self.typecode, values)  # type: ignore[arg-type]  # bytes raise TypeError: see below
+        except (TypeError, OverflowError):
+            return [self.key(value) for value in values]
+
+
+class Hold:
+    """What one holder holds in one plane."""
+
+    __slots__ = ("bit", "copies", "cursor", "held", "holder", "log", "old_log", "plane", "seen")
+
+    def __init__(self, holder: Holder, plane: Plane) -> None:
+        self.holder = holder
+        self.plane = plane
+        self.bit = holder.bit
+        self.held = 0
+        self.copies: dict[int, int] = {}
+        self.log: array[int] = array(plane.typecode)
+        self.old_log = self.log[:0]
+        self.cursor = 0
+        self.seen: dict[int, None] = {}
+
+
+class Holder:
+    """One life of one stream: its bit, its holds, and its blocks without a known parent (child → parent)."""
+
+    __slots__ = ("bit", "children", "holds", "loose", "name")
+
+    def __init__(self, name: object, bit: int) -> None:
+        self.name = name
+        self.bit = bit
+        self.holds: dict[tuple[HashSpace, str, int], Hold] = {}
+        self.loose: dict[tuple[HashSpace, int], int] = {}
+        self.children: dict[tuple[HashSpace, int], list[int]] = {}
+
+
+def scan_prefixes(tables: Sequence[dict[int, int]], keys: Sequence[int], alive: int) -> list[tuple[int, int]]:
+    """(length, bits of the holders whose prefix ends there), shortest first; whole chunks are tested at once."""
+    ends = []
+    position = 0
+    get: Callable[[int, int], int] = tables[0].get if len(tables) == 1 else _union(tables)
+    while alive and position < len(keys):
+        chunk = keys[position : position + _CHUNK]
+        if reduce(and_, map(get, chunk, repeat(0)), alive) == alive:
+            position += len(chunk)
+            continue
+        for key in chunk:
+            left = get(key, 0) & alive
+            if left != alive:
+                ends.append((position, alive ^ left))
+                alive = left
+                if not alive:
+                    break
+            position += 1
+    if alive:
+        ends.append((len(keys), alive))
+    return ends
+
+
+def _union(tables: Sequence[dict[int, int]]) -> Callable[[int, int], int]:
+    def get(key: int, default: int) -> int:
+        mask = default
+        for table in tables:
+            mask |= table.get(key, 0)
+        return mask
+
+    return get

@@ -1,0 +1,300 @@
+"""Which member holds which KV block: one dictionary hash → holders' bit mask for each hash space, medium and group.
+
+A holder is one life of one stream and owns one bit. Beside the dictionaries each holder keeps a log of the keys it
+ever stored, so that dropping it visits its own blocks only, in slices of the caller's choice; until then its bit is
+out of the live mask that every answer starts from. Copies above one and blocks whose parent is unknown are side
+tables. Sizes are estimates in bytes; past the budget new blocks are refused and the caller is told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from observer.measure.planes import Hold, Holder, Plane, scan_prefixes
+from router_contract.kv_events import Hash
+from router_contract.kv_streams import HashSpace
+
+UNIQUE_BYTES = 96
+"""A dictionary entry with its 64-bit key, at the dictionary's mean fill; measured by ``benchmarks/kv_events.py``."""
+LOG_BYTES = 8
+COPY_BYTES = 100
+LOOSE_BYTES = 320
+_REBUILD_SLACK = 4096
+
+
+class BlockIndex:
+    """The block index of one deployment. Owned by one task; nothing in it is safe to share between threads."""
+
+    def __init__(self, budget_bytes: int) -> None:
+        self.budget_bytes = budget_bytes
+        self.bytes = 0
+        self.full = False
+        self.planes: dict[tuple[HashSpace, str, int], Plane] = {}
+        self._live = 0
+        self._by_bit: dict[int, Holder] = {}
+        self._free: list[int] = []
+        self._used_bits = 0
+        self._retired: deque[Holder] = deque()
+
+    def join(self, name: object) -> Holder:
+        """A new holder with a bit of its own; ``name`` comes back in answers."""
+        if self._free:
+            self._free.sort(reverse=True)
+            bit = self._free.pop()
+        else:
+            bit = 1 << self._used_bits
+            self._used_bits += 1
+        holder = Holder(name, bit)
+        self._live |= bit
+        self._by_bit[bit] = holder
+        return holder
+
+    def retire(self, holder: Holder) -> None:
+        """Forget a holder: no answer sees it from now on; `clean` takes its blocks out."""
+        self._live &= ~holder.bit
+        self._by_bit.pop(holder.bit, None)
+        self.bytes -= LOOSE_BYTES * len(holder.loose)
+        self.bytes += LOG_BYTES * sum(len(hold.seen) for hold in holder.holds.values())
+        holder.loose.clear()
+        holder.children.clear()
+        self._retired.append(holder)
+
+    def hold(self, holder: Holder, space: HashSpace, medium: str, group: int, *, signed: bool) -> Hold:
+        """The holder's part of a plane, made where it does not exist."""
+        key = (space, medium, group)
+        found = holder.holds.get(key)
+        if found is None:
+            plane = self.planes.get(key)
+            if plane is None:
+                plane = self.planes[key] = Plane(space, medium, group, signed=signed)
+            found = holder.holds[key] = plane.holds[holder.bit] = Hold(holder, plane)
+        return found
+
+    def store(self, hold: Hold, hashes: Sequence[Hash], parent: Hash | None) -> bool:
+        """Add blocks, each the parent of the next; False when the budget refused them."""
+        if self.full or self.bytes > self.budget_bytes:
+            return False
+        keys, plane = self._log(hold, hashes), hold.plane
+        count = len(keys)
+        masks = plane.masks
+        bit = hold.bit
+        if parent is not None or hold.holder.loose:
+            self._link(hold, keys, parent)
+        before = len(masks)
+        if count > 1 and masks.keys().isdisjoint(keys):
+            fresh = dict.fromkeys(keys, bit)
+            if len(fresh) == count:
+                masks.update(fresh)
+                hold.held += count
+                self.bytes += count * (UNIQUE_BYTES + LOG_BYTES)
+                return True
+        get = masks.get
+        for key in keys:
+            old = get(key)
+            if old is None:
+                masks[key] = bit
+                hold.held += 1
+            elif old & bit:
+                self._copy(hold, key)
+            else:
+                if not old & (old - 1):
+                    plane.shared += 1
+                masks[key] = old | bit
+                hold.held += 1
+        self.bytes += (len(masks) - before) * UNIQUE_BYTES + count * LOG_BYTES
+        return True
+
+    def _log(self, hold: Hold, hashes: Sequence[Hash]) -> Sequence[int]:
+        """Note the keys in the holder's log, which also proves that each fits the plane's 64 bits."""
+        log = hold.log
+        size = len(log)
+        try:
+            log.extend(hashes)  # type: ignore[arg-type]  # bytes raise TypeError and take the branch below
+            keys: Sequence[int] = hashes  # type: ignore[assignment]  # proven integers of the right range
+        except (TypeError, OverflowError):
+            del log[size:]
+            keys = [hold.plane.key(value) for value in hashes]
+            log.extend(keys)
+        if hold.seen or hold.cursor < len(hold.old_log):
+            self._rebuild(hold, 4 * len(keys) + 64)
+        elif len(log) > 2 * hold.held + _REBUILD_SLACK:
+            hold.old_log, hold.log = log, log[:0]
+            hold.cursor = 0
+        return keys
+
+    def _rebuild(self, hold: Hold, entries: int) -> None:
+        """One slice of shortening a log: keep each key that is still held, once."""
+        old, bit, get, seen = hold.old_log, hold.bit, hold.plane.masks.get, hold.seen
+        for key in old[hold.cursor : hold.cursor + entries]:
+            if get(key, 0) & bit and key not in seen:
+                seen[key] = None
+                hold.log.append(key)
+        hold.cursor += entries
+        if hold.cursor >= len(old):
+            self.bytes -= LOG_BYTES * (len(old) - len(seen))
+            hold.old_log = old[:0]
+            hold.cursor = 0
+            hold.seen = {}
+
+    def _copy(self, hold: Hold, key: int) -> None:
+        if key not in hold.copies:
+            self.bytes += COPY_BYTES
+        hold.copies[key] = hold.copies.get(key, 1) + 1
+
+    def remove(self, hold: Hold, hashes: Sequence[Hash]) -> int:
+        """Take blocks away, one copy each; unknown ones are no error. The number of blocks no longer held."""
+        plane, masks, bit, copies = hold.plane, hold.plane.masks, hold.bit, hold.copies
+        get = masks.get
+        gone = deleted = 0
+        loose = hold.holder.loose
+        for value in hashes:
+            key: Any = value  # a key of the dictionary once it was found in it
+            old = get(key)
+            if old is None or not old & bit:
+                key = plane.key(value)
+                old = get(key)
+                if old is None or not old & bit:
+                    continue
+            if copies and key in copies:
+                self._uncopy(hold, key)
+                continue
+            gone += 1
+            rest = old ^ bit
+            if rest:
+                masks[key] = rest
+                if not rest & (rest - 1):
+                    plane.shared -= 1
+            else:
+                del masks[key]
+                deleted += 1
+            if loose:
+                self._unlink(hold, key)
+        hold.held -= gone
+        self.bytes -= deleted * UNIQUE_BYTES
+        return gone
+
+    def _uncopy(self, hold: Hold, key: int) -> None:
+        left = hold.copies[key] - 1
+        if left > 1:
+            hold.copies[key] = left
+        else:
+            del hold.copies[key]
+            self.bytes -= COPY_BYTES
+
+    def _link(self, hold: Hold, keys: Sequence[int], parent: Hash | None) -> None:
+        """Keep blocks whose chain does not reach a known start as loose; tie loose ones to parents that arrive."""
+        holder, space, masks = hold.holder, hold.plane.space, hold.plane.masks
+        if parent is not None:
+            above = hold.plane.key(parent)
+            known = masks.get(above, 0) & hold.bit or self._held_elsewhere(hold, above)
+            if not known or (space, above) in holder.loose:
+                for key in keys:
+                    if (space, key) not in holder.loose and not masks.get(key, 0) & hold.bit:
+                        holder.loose[space, key] = above
+                        holder.children.setdefault((space, above), []).append(key)
+                        self.bytes += LOOSE_BYTES
+                    above = key
+                return
+        if holder.children:
+            for key in keys:
+                self._anchor(holder, space, key)
+
+    def _held_elsewhere(self, hold: Hold, key: int) -> bool:
+        return any(
+            other.plane.masks.get(key, 0) & hold.bit
+            for (space, _, _), other in hold.holder.holds.items()
+            if space == hold.plane.space
+        )
+
+    def _anchor(self, holder: Holder, space: HashSpace, key: int) -> None:
+        self._untie(holder, space, key)
+        waiting = list(holder.children.pop((space, key), ()))
+        while waiting:
+            child = waiting.pop()
+            del holder.loose[space, child]
+            self.bytes -= LOOSE_BYTES
+            waiting.extend(holder.children.pop((space, child), ()))
+
+    def _unlink(self, hold: Hold, key: int) -> None:
+        """A loose block left; what hangs below it keeps waiting for it."""
+        if not self._held_elsewhere(hold, key):
+            self._untie(hold.holder, hold.plane.space, key)
+
+    def _untie(self, holder: Holder, space: HashSpace, key: int) -> None:
+        above = holder.loose.pop((space, key), None)
+        if above is None:
+            return
+        self.bytes -= LOOSE_BYTES
+        siblings = holder.children[space, above]
+        siblings.remove(key)
+        if not siblings:
+            del holder.children[space, above]
+
+    @property
+    def cleaning(self) -> int:
+        """Log entries of departed holders that `clean` has not visited yet."""
+        return sum(
+            len(hold.log) + len(hold.old_log) - hold.cursor
+            for holder in self._retired
+            for hold in holder.holds.values()
+        )
+
+    def clean(self, entries: int) -> bool:
+        """Take up to ``entries`` blocks of departed holders out; True while more remain."""
+        while self._retired and entries > 0:
+            holder = self._retired[0]
+            for key, hold in list(holder.holds.items()):
+                entries -= self._clean_hold(hold, entries)
+                if hold.log or hold.old_log:
+                    return True
+                self.bytes -= COPY_BYTES * len(hold.copies)
+                del holder.holds[key]
+                hold.plane.holds.pop(hold.bit, None)
+                if not hold.plane.holds and not hold.plane.masks:
+                    del self.planes[key]
+            if not holder.holds:
+                self._retired.popleft()
+                self._free.append(holder.bit)
+        return bool(self._retired)
+
+    def _clean_hold(self, hold: Hold, entries: int) -> int:
+        if not hold.log and hold.old_log:
+            hold.log, hold.old_log = hold.old_log, hold.log
+        plane, masks, bit = hold.plane, hold.plane.masks, hold.bit
+        keys = hold.log[-entries:]
+        del hold.log[-entries:]
+        deleted = 0
+        for key in keys:
+            old = masks.get(key, 0)
+            if old & bit:
+                rest = old ^ bit
+                if rest:
+                    masks[key] = rest
+                    if not rest & (rest - 1):
+                        plane.shared -= 1
+                else:
+                    del masks[key]
+                    deleted += 1
+        self.bytes -= deleted * UNIQUE_BYTES + len(keys) * LOG_BYTES
+        return max(len(keys), 1)
+
+    def prefixes(self, planes: Sequence[Plane], hashes: Sequence[Hash]) -> Iterator[tuple[object, int]]:
+        """Each live holder of the first hash with the number of leading hashes it holds on any of the planes.
+
+        The planes are of one space and group. Names come as given to `join`, longest last.
+        """
+        if not hashes or not planes:
+            return
+        keys = planes[0].keys(hashes)
+        for length, lost in scan_prefixes([plane.masks for plane in planes], keys, self._live):
+            left = lost if length else 0
+            while left:
+                bit = left & -left
+                left ^= bit
+                yield self._by_bit[bit].name, length
+
+    def total(self, plane: Plane) -> int:
+        """Pairs (block, live holder) in a plane."""
+        return sum(hold.held for bit, hold in plane.holds.items() if bit & self._live)

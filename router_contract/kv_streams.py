@@ -1,0 +1,225 @@
+"""What is known of KV-event streams and of the blocks members hold: the frozen values reports are made of.
+
+A stream is one publisher: a member and a data-parallel rank. Counters count from the start of the observer's
+subscription and never go back. ``mono`` and ``wall`` of an `Instant` are in seconds.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from router_contract.readings import Instant
+from router_contract.targets import DeploymentKey, KvEventSource
+
+
+class StreamState(StrEnum):
+    """Where a stream stands. ``Gap`` asked for what is missing, ``Replaying`` receives it."""
+
+    DETACHED = "Detached"
+    CONNECTING = "Connecting"
+    SYNCING = "Syncing"
+    LIVE = "Live"
+    GAP = "Gap"
+    REPLAYING = "Replaying"
+    UNREPAIRED = "Unrepaired"
+    BROKEN = "Broken"
+
+
+class History(StrEnum):
+    """Whether everything since the publisher's start (or last clear) is known, or only a later part."""
+
+    COMPLETE = "complete"
+    PARTIAL = "partial"
+
+
+class Approximation(StrEnum):
+    """Why a member's blocks may differ from what it holds. A clear or a new life that was read whole removes them."""
+
+    UNREPAIRED = "Unrepaired"
+    UNDECODABLE = "Undecodable"
+    EVENT_DAMAGED = "EventDamaged"
+    BUDGET = "Budget"
+    UNVERIFIED = "Unverified"
+    """A reconnection without a replay endpoint: what was sent meanwhile, and by which life, cannot be known."""
+
+
+class StreamKey(msgspec.Struct, frozen=True, order=True):
+    """Identity of a stream: deployment, member UID and rank. A replaced Pod has another UID, so another stream."""
+
+    deployment: DeploymentKey
+    member_uid: str
+    rank: int
+
+
+class StreamSource(msgspec.Struct, frozen=True, kw_only=True):
+    """One publisher to subscribe to, and what its block hashes are made by.
+
+    ``seeded`` says whether equal blocks are known to hash equally on every member (`kv_media.equal_hashes`);
+    ``None`` is not known.
+    """
+
+    key: StreamKey
+    member: str = ""
+    role: str = ""
+    source: KvEventSource
+    engine: str = ""
+    version: str | None = None
+    model: str | None = None
+    seeded: bool | None = None
+
+
+class HashSpace(msgspec.Struct, frozen=True, order=True):
+    """Where block hashes may be compared: nowhere but inside one of these."""
+
+    engine: str
+    version: str
+    hash_type: str
+    model: str
+    block_size: int
+
+
+class MediumBlocks(msgspec.Struct, frozen=True, kw_only=True):
+    """Blocks a stream holds on one medium (every group and space), and what the events said of that medium."""
+
+    medium: str
+    blocks: int
+    estimated_bytes: int = 0
+    stored_events: int = 0
+    last_stored: Instant | None = None
+
+
+class KvCounters(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened on a stream since it was subscribed to. ``missed`` counts batches that never arrived and could
+    not be read again; ``repaired`` those that came by replay; ``held_dropped`` live batches dropped from a full
+    buffer (they are asked for again); ``malformed`` messages that were no batch, by reason.
+    """
+
+    batches: int = 0
+    events: tuple[tuple[str, int], ...] = ()
+    stored_blocks: int = 0
+    removed_blocks: int = 0
+    gaps: int = 0
+    missed: int = 0
+    repaired: int = 0
+    replays: tuple[tuple[str, int], ...] = ()
+    resets: int = 0
+    duplicates: int = 0
+    undecodable: int = 0
+    damaged_events: int = 0
+    held_dropped: int = 0
+    malformed: tuple[tuple[str, int], ...] = ()
+    disconnects: int = 0
+
+
+class KvStreamSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One stream at one instant.
+
+    ``last_event`` is the instant the last batch with events was applied ("how old"), ``last_batch`` that of any
+    batch, ``confirmed`` when a replay last said that nothing is missing. ``since`` is when ``state`` was entered.
+    ``churn_blocks_per_second`` is removed blocks over the last minute. ``wrong_rank`` is a rank the publisher states
+    that differs from the one its port was said to be, ``None`` when none does.
+    """
+
+    source: StreamSource
+    state: StreamState
+    since: Instant
+    history: History
+    approximate: tuple[Approximation, ...] = ()
+    detail: str = ""
+    counters: KvCounters = KvCounters()
+    last_sequence: int | None = None
+    last_event: Instant | None = None
+    last_batch: Instant | None = None
+    confirmed: Instant | None = None
+    probe_failures: int = 0
+    media: tuple[MediumBlocks, ...] = ()
+    unanchored: int = 0
+    churn_blocks_per_second: float = 0.0
+    block_size: int | None = None
+    wrong_rank: int | None = None
+
+    @property
+    def key(self) -> StreamKey:
+        """Deployment, member and rank."""
+        return self.source.key
+
+    @property
+    def blocks(self) -> int:
+        """Blocks held over all media; a block on two media counts twice."""
+        return sum(medium.blocks for medium in self.media)
+
+
+class Residency(msgspec.Struct, frozen=True, kw_only=True):
+    """Blocks of one hash space, medium and group over the members of a deployment.
+
+    ``unique`` distinct hashes, ``total`` (hash, holder) pairs, ``shared`` hashes with two or more holders;
+    ``redundancy`` is total over unique, ``None`` where members may hash equal blocks differently or nothing is held.
+    """
+
+    space: HashSpace
+    medium: str
+    group: int
+    unique: int
+    total: int
+    shared: int
+    redundancy: float | None
+
+
+class KvIndexSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole index: residency by space, medium and group; estimated bytes beside their budget.
+
+    ``cleaning`` counts entries of departed lives that no answer sees any more and that still await removal; until it
+    is 0 ``unique``, ``total`` and ``shared`` may include them.
+    """
+
+    residency: tuple[Residency, ...] = ()
+    estimated_bytes: int = 0
+    budget_bytes: int = 0
+    cleaning: int = 0
+
+
+class Holding(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a prefix of the asked hashes one stream holds in one group.
+
+    ``blocks`` counts from the first hash over all media together, ``media`` the same on each medium alone.
+    ``age_seconds`` is the age of the last applied event of that stream.
+    """
+
+    key: StreamKey
+    member: str
+    space: HashSpace
+    group: int
+    blocks: int
+    tokens: int
+    media: tuple[tuple[str, int], ...]
+    age_seconds: float | None
+    state: StreamState
+    history: History
+    approximate: tuple[Approximation, ...] = ()
+
+
+class KvLookup(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a look-up: holdings, longest first. A stream that holds not even the first block is absent.
+
+    ``unknown`` lists the streams whose blocks are not known at all (never synced), so that absence is not read as
+    "not held".
+    """
+
+    asked: int
+    holdings: tuple[Holding, ...] = ()
+    unknown: tuple[StreamKey, ...] = ()
+
+
+class ReceiverSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The receiving side: what waits between the sockets and the index, and how often it had to hold back."""
+
+    streams: int = 0
+    queued_messages: int = 0
+    queued_bytes: int = 0
+    capacity_bytes: int = 0
+    pauses: int = 0
+    received_messages: int = 0
+    received_bytes: int = 0
+    discarded_messages: int = 0
