@@ -23,6 +23,7 @@ class ProblemKind(StrEnum):
     TOO_LARGE = "TooLarge"
     TORN = "Torn"
     UNEQUAL_COPIES = "UnequalCopies"
+    MODEL_NOT_FOUND = "ModelNotFound"
 
     DUPLICATES_FOLDED = "DuplicatesFolded"
     TYPE_MISSING = "TypeMissing"

@@ -1,0 +1,163 @@
+"""The numbers of a plan that only grow, as one vector, and the checks that every body's histograms must pass.
+
+Column order: series grouped by wire family; a counter has one column, a histogram its cumulative buckets and, where it
+has one, its sum. Everything here is made once for a plan and read many times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from observer.measure.layout import Floats, Indices
+from observer.measure.lines import ProblemKind
+from observer.measure.plan import OurLabels, Plan, PlanSeries, Sets
+from router_contract.readings import Problem
+from router_contract.signals import Kind
+
+Bools = npt.NDArray[np.bool_]
+
+
+class Columns:
+    """The cumulative columns of one plan.
+
+    ``series[i]`` owns columns ``starts[i]`` to ``starts[i + 1]``; ``where`` finds i by signal and labels;
+    ``families[i]`` is the number of its wire family, whose columns begin at ``family_starts[families[i]]``.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        grows = (Kind.COUNTER, Kind.HISTOGRAM)
+        found = [each for several in plan.series.values() for each in several if each.kind in grows and not each.fixed]
+        self.series: tuple[PlanSeries, ...] = tuple(sorted(found, key=lambda each: each.family))
+        self.where: dict[tuple[str, OurLabels], int] = {}
+        self.starts: list[int] = [0]
+        self.families: list[int] = []
+        self.of_signal: dict[str, tuple[int, ...]] = {}
+        names: dict[str, int] = {}
+        family_starts: list[int] = []
+        numbers: list[Sets] = []
+        scales: list[float] = []
+        for index, each in enumerate(self.series):
+            self.where[each.signal, each.labels] = index
+            self.of_signal[each.signal] = (*self.of_signal.get(each.signal, ()), index)
+            if each.family not in names:
+                names[each.family] = len(names)
+                family_starts.append(self.starts[-1])
+            self.families.append(names[each.family])
+            if each.spread is None:
+                numbers.append(each.sets)
+                scales.append(each.scale)
+            else:
+                numbers += each.spread.buckets
+                scales += [1.0] * len(each.spread.buckets)
+                if each.spread.sums:
+                    numbers.append(each.spread.sums)
+                    scales.append(each.scale)
+            self.starts.append(len(numbers))
+        self.width = len(numbers)
+        self.family_starts = np.array(family_starts, np.int64)
+        self.column_family = np.repeat(np.array(self.families, np.int64), np.diff(self.starts))
+        self._sum = _Sum(numbers, scales)
+        self._checks = _Checks(plan)
+
+    def read(self, values: Floats) -> Floats:
+        """The cumulative vector of a body's row values."""
+        return self._sum.of(values)
+
+    def torn(self, values: Floats) -> dict[str, str]:
+        """Families whose histograms cannot be true in this body, and what was found."""
+        return self._checks.torn(values)
+
+    def unequal(self, values: Floats) -> Iterable[Problem]:
+        """Copies of one number that differ in this body."""
+        return self._checks.unequal(values)
+
+    def not_finite(self, cumulative: Floats) -> frozenset[int]:
+        """Series that have a NaN or an infinity among their columns."""
+        if bool(np.isfinite(cumulative).all()):
+            return frozenset()
+        places = np.flatnonzero(~np.isfinite(cumulative))
+        return frozenset((np.searchsorted(self.starts, places, side="right") - 1).tolist())
+
+    def span(self, index: int) -> slice:
+        """The columns of a series."""
+        return slice(self.starts[index], self.starts[index + 1])
+
+    def bounds(self, index: int) -> tuple[float, ...]:
+        """The bucket bounds of a series, empty for a counter."""
+        spread = self.series[index].spread
+        return () if spread is None else spread.bounds
+
+
+class _Sum:
+    """Rows to numbers: the largest of each set of copies, then the sum of the sets, then the scale."""
+
+    def __init__(self, numbers: list[Sets], scales: list[float]) -> None:
+        self._rows = np.array([row for sets in numbers for copies in sets for row in copies], np.int64)
+        copies = [len(copies) for sets in numbers for copies in sets]
+        parts = [len(sets) for sets in numbers]
+        self._copies = _begins(copies) if any(length > 1 for length in copies) else None
+        self._parts = _begins(parts) if any(length > 1 for length in parts) else None
+        self._scale = np.array(scales) if any(scale != 1.0 for scale in scales) else None
+
+    def of(self, values: Floats) -> Floats:
+        out = values[self._rows]
+        if self._copies is not None:
+            out = np.maximum.reduceat(out, self._copies)
+        if self._parts is not None:
+            out = np.add.reduceat(out, self._parts)
+        return out if self._scale is None else out * self._scale
+
+
+class _Checks:
+    """What must hold between rows, as index arrays: counts do not fall, ``+Inf`` is the count, copies are equal."""
+
+    def __init__(self, plan: Plan) -> None:
+        pairs = [(*pair, each) for each in plan.checks for pair in zip(each.buckets, each.buckets[1:], strict=False)]
+        ends = [(each.buckets[-1], each.count, each) for each in plan.checks if each.buckets and each.count >= 0]
+        firsts = [(row, each) for each in plan.checks for row in (*each.buckets[:1], each.count) if row >= 0]
+        sums = [(each.total, each) for each in plan.checks if each.total >= 0]
+        self._rising = [(each.family, "bucket counts fall") for *_, each in pairs]
+        self._equal = [(each.family, "the +Inf bucket is not the count") for *_, each in ends]
+        self._positive = [(each.family, "a count is negative or not a number") for _, each in firsts]
+        self._finite = [(each.family, "the sum is not finite") for _, each in sums]
+        self._low, self._high = _column(pairs, 0), _column(pairs, 1)
+        self._last, self._count = _column(ends, 0), _column(ends, 1)
+        self._first, self._total = _column(firsts, 0), _column(sums, 0)
+        self._copy_families = [family for family, _ in plan.copies]
+        self._copy_rows = np.array([row for _, rows in plan.copies for row in rows], np.int64)
+        self._copy_starts = _begins([len(rows) for _, rows in plan.copies])
+
+    def torn(self, values: Floats) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for good, names in (
+            (values[self._high] >= values[self._low], self._rising),
+            (values[self._last] == values[self._count], self._equal),
+            ((values[self._first] >= 0) & (values[self._first] < np.inf), self._positive),
+            (np.isfinite(values[self._total]), self._finite),
+        ):
+            if not good.all():
+                for place in np.flatnonzero(~good).tolist():
+                    found.setdefault(*names[place])
+        return found
+
+    def unequal(self, values: Floats) -> Iterable[Problem]:
+        if not self._copy_families:
+            return
+        rows = values[self._copy_rows]
+        most, least = np.maximum.reduceat(rows, self._copy_starts), np.minimum.reduceat(rows, self._copy_starts)
+        for place in np.flatnonzero(most != least).tolist():
+            if not np.isnan(most[place]):
+                detail = f"copies of one number differ: {least[place]:g} to {most[place]:g}, the largest is used"
+                yield Problem(family=self._copy_families[place], kind=ProblemKind.UNEQUAL_COPIES, detail=detail)
+
+
+def _begins(lengths: list[int]) -> Indices:
+    """Where each part begins when parts of these lengths stand one after the other."""
+    return np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.int64) if lengths else np.zeros(0, np.int64)
+
+
+def _column(rows: Iterable[tuple[object, ...]], place: int) -> Indices:
+    return np.array([row[place] for row in rows], np.int64)

@@ -1,0 +1,243 @@
+"""From one body to the signals it tells: `Extractor` reads it, a `Frame` holds what was read.
+
+A frame is cheap: it shares its plan with every body of the same shape and builds series only when they are asked for.
+What is not there is said with a code: absent, unreadable, not finite, not yet counted. It is never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from observer.measure.columns import Columns
+from observer.measure.exposition import Family, Limits, NotRead, Reader, Shape
+from observer.measure.layout import Floats
+from observer.measure.lines import ProblemKind
+from observer.measure.plan import OurLabels, Plan, PlanSeries, Sets, fold
+from observer.measure.planner import Planner, wanted_families
+from router_contract.readings import FailureKind, Histogram, MissingCode, Problem, Series
+from router_contract.signals import SIGNALS, Combine, Kind, Signal
+from router_contract.vocabulary import Vocabulary
+
+PROCESS_START = "process-start-time"
+_PLANS_KEPT = 128
+
+
+class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
+    """A body that told nothing, and why."""
+
+    kind: FailureKind
+    detail: str
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What one body told.
+
+    ``values`` are the row values of ``shape``, ``cumulative`` the columns that only grow. ``torn`` families had
+    histograms that cannot be true, ``invalid`` are the series (by their place in ``columns``) that have no number.
+    ``problems`` are everything odd in this body; ``folded_lines`` of it were equal duplicates.
+    """
+
+    plan: Plan
+    columns: Columns
+    shape: Shape
+    values: Floats
+    cumulative: Floats
+    torn: frozenset[str]
+    invalid: frozenset[int]
+    problems: tuple[Problem, ...]
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """Signals that the program could tell in this version and does not."""
+        return self.plan.absent
+
+    @property
+    def unknown_families(self) -> tuple[str, ...]:
+        """Declared families that have the program's prefix and stand in no table."""
+        return self.plan.unknown_families
+
+    @property
+    def version(self) -> str | None:
+        """The program's version: as given, or as the body tells it."""
+        return self.plan.version
+
+    @property
+    def samples_kept(self) -> int:
+        """Sample lines that were read."""
+        return self.shape.kept
+
+    @property
+    def samples_dropped(self) -> int:
+        """Sample lines that were not: nobody wants them, they repeat others, or their family is unreadable."""
+        return self.shape.dropped
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the body ended too early: then nothing is called absent."""
+        return self.shape.truncated
+
+    @property
+    def process_start(self) -> float | None:
+        """When the process started, wall seconds, where the body tells it."""
+        return max((each.value for each in self.series(PROCESS_START)), default=None)
+
+    def signals(self) -> tuple[str, ...]:
+        """Every signal that has at least one series here, in table order."""
+        return tuple(signal for signal in self.plan.series if self.series(signal))
+
+    def series(self, signal: str) -> tuple[Series, ...]:
+        """The readable series of a signal; empty when there is none (`missing` says why)."""
+        made = (self._make(each) for each in self.plan.series.get(signal, ()))
+        return tuple(each for each in made if each is not None)
+
+    def missing(self, signal: str) -> MissingCode | None:
+        """Why a signal has no series; ``None`` when it has one. A signal of no term of the version is absent too."""
+        if self.series(signal):
+            return None
+        series = self.plan.series.get(signal, ())
+        if signal in self.plan.unreadable or any(each.family in self.torn for each in series):
+            return MissingCode.UNREADABLE
+        if any(not math.isfinite(value) for each in series for value in self._numbers(each)):
+            return MissingCode.NOT_FINITE
+        term = self.plan.terms.get(signal)
+        if not series and term is not None and term.paired is not None and self.series(term.paired):
+            kind = SIGNALS[signal].kind
+            return MissingCode.HISTOGRAM_NOT_YET if kind is Kind.HISTOGRAM else MissingCode.COUNTER_NOT_YET
+        return MissingCode.ABSENT
+
+    def _numbers(self, each: PlanSeries) -> list[float]:
+        """One number for each set of copies, sentinels left out, unscaled."""
+        return [max(rows) for rows in self._sets(each.sets, each.sentinels)]
+
+    def _sets(self, sets: Sets, sentinels: tuple[float, ...]) -> list[list[float]]:
+        values = [[float(self.values[row]) for row in copies] for copies in sets]
+        kept = [[value for value in copies if value not in sentinels] for copies in values]
+        # A NaN among copies must not hide: max() would keep or lose it by its place.
+        return [[math.nan] if any(map(math.isnan, copies)) else copies for copies in kept if copies]
+
+    def _make(self, each: PlanSeries) -> Series | None:
+        if each.family in self.torn:
+            return None
+        made = partial(Series, labels=each.labels, info=each.info, source=each.source, folded=each.folded)
+        if each.spread is not None:
+            place = self.columns.where[each.signal, each.labels]
+            histogram = histogram_of(self.columns, place, self.cumulative[self.columns.span(place)])
+            return made(value=histogram.count, histogram=histogram)
+        if each.fixed is not None:
+            return made(value=each.fixed)
+        numbers = self._numbers(each)
+        if not numbers or not all(map(math.isfinite, numbers)):
+            return None
+        return made(value=fold(numbers, each.combine) * each.scale)
+
+
+def histogram_of(columns: Columns, place: int, part: Floats) -> Histogram:
+    """The histogram that a series' columns hold; its sum is NaN where the program exports none."""
+    bounds = columns.bounds(place)
+    counts: list[float] = part.tolist()
+    total = counts.pop() if len(counts) > len(bounds) else math.nan
+    return Histogram(bounds=bounds, counts=tuple(counts), sum=total)
+
+
+class Extractor:
+    """Reads the bodies of one program: one table, one version (or unknown), one model (or any).
+
+    One extractor serves every target of that kind, so that they share layouts and plans. ``cache`` shares the reader
+    below it between extractors that differ in model only. One task owns it: it is not safe for threads.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        *,
+        version: str | None = None,
+        model: str | None = None,
+        limits: Limits | None = None,
+        cache: dict[object, Reader] | None = None,
+    ) -> None:
+        self.vocabulary = vocabulary
+        wanted = wanted_families(vocabulary, version)
+        key = (wanted, limits)
+        cache = {} if cache is None else cache
+        self.reader = cache.setdefault(key, Reader(wanted, limits=limits))
+        self._planner = Planner(vocabulary, version, model)
+        self._plans: dict[int, tuple[Shape, Plan, Columns]] = {}
+
+    def read(self, body: bytes, *, previous: Frame | None = None, openmetrics: bool = False) -> Frame | Unreadable:
+        """What a body tells. ``previous`` is the target's last frame, whose layout is tried first.
+
+        ``openmetrics`` says that the response's content type was OpenMetrics, whose bodies must end in ``# EOF``.
+        """
+        hint = previous.shape if previous is not None else None
+        reading = self.reader.read(body, hint=hint, openmetrics=openmetrics)
+        if isinstance(reading, NotRead):
+            return Unreadable(kind=reading.kind, detail=reading.detail)
+        plan, columns = self._plan(reading.shape, previous)
+        torn = columns.torn(reading.values)
+        cumulative = columns.read(reading.values)
+        invalid = columns.not_finite(cumulative)
+        if torn:
+            invalid |= {place for place, each in enumerate(columns.series) if each.family in torn}
+        problems = (*reading.shape.problems, *plan.problems, *columns.unequal(reading.values))
+        if torn:
+            found = (Problem(family=name, kind=ProblemKind.TORN, detail=detail) for name, detail in torn.items())
+            problems = (*problems, *found)
+        return Frame(
+            plan=plan,
+            columns=columns,
+            shape=reading.shape,
+            values=reading.values,
+            cumulative=cumulative,
+            torn=frozenset(torn),
+            invalid=invalid,
+            problems=problems,
+        )
+
+    def _plan(self, shape: Shape, previous: Frame | None) -> tuple[Plan, Columns]:
+        kept = self._plans.get(id(shape))
+        if kept is not None:
+            return kept[1], kept[2]
+        # A body that no layout can read has a new shape each time; its plan is still the same when its series are.
+        if previous is not None and _same_series(previous.shape, shape):
+            return previous.plan, previous.columns
+        plan = self._planner.plan(shape)
+        columns = Columns(plan)
+        if shape.layout is not None:
+            if len(self._plans) >= _PLANS_KEPT:
+                del self._plans[next(iter(self._plans))]
+            self._plans[id(shape)] = shape, plan, columns
+        return plan, columns
+
+
+def _same_series(one: Shape, other: Shape) -> bool:
+    def told(family: Family) -> tuple[object, ...]:
+        return family.type, family.start, family.prefixes
+
+    return (
+        one.unreadable == other.unreadable
+        and one.truncated == other.truncated
+        and one.types == other.types
+        and one.families.keys() == other.families.keys()
+        and all(told(family) == told(other.families[name]) for name, family in one.families.items())
+    )
+
+
+def combine(series: Sequence[Series], signal: Signal, weights: Mapping[OurLabels, float] | None = None) -> float | None:
+    """Several ranks' (or members') numbers as one, by the signal's rule.
+
+    ``weights`` gives `Combine.WEIGH` the weight of each series by its labels; without it, or where one is missing or
+    not above 0, all weigh the same. ``None`` for no series, and for several of a signal that is never combined.
+    Histograms are merged by `histograms.merge`; here their counts combine.
+    """
+    values = [each.value for each in series]
+    if not values or (signal.combine is Combine.EACH and len(values) > 1):
+        return None
+    if signal.combine is Combine.WEIGH and weights is not None:
+        known = [weights.get(each.labels, 0.0) for each in series]
+        if all(weight > 0 and math.isfinite(weight) for weight in known):
+            return math.fsum(value * weight for value, weight in zip(values, known, strict=True)) / math.fsum(known)
+    return fold(values, signal.combine)
