@@ -117,7 +117,11 @@ def timed_out(progress: Progress, seconds: float, address: Address) -> Failure:
         what = f"the name {address.host} was not resolved within {limit}: check it and the cluster's DNS"
         return Failure(kind=FailureKind.DNS, detail=what)
     if not progress.connected:
-        what = f"no connection to {address.authority} within {limit}: a policy drops it, or the program is too busy to accept"
+        secure = address.scheme == "https"
+        kind, reason = (
+            ("TLS connection", "does not speak TLS there") if secure else ("connection", "is too busy to accept")
+        )
+        what = f"no {kind} to {address.authority} within {limit}: a policy drops it, or the program {reason}"
     elif not progress.answered:
         what = f"{address.authority} accepted and did not answer within {limit}: the program is saturated or hangs"
     else:
@@ -154,8 +158,8 @@ def classify(error: BaseException, progress: Progress, address: Address) -> Fail
         reason = error.os_error.strerror or str(error.os_error)
         detail = f"the name {address.host} was not resolved ({reason}): check it and the cluster's DNS"
         return Failure(kind=FailureKind.DNS, detail=detail)
-    secure = next((each for each in _chain(error) if isinstance(each, ssl.SSLError | ssl.CertificateError)), None)
-    if secure is not None:
+    secure = next((each for each in _chain(error) if _is_tls(each)), None)
+    if isinstance(secure, ssl.SSLError):
         return _tls(secure, address)
     if isinstance(error, aiohttp.ClientPayloadError):
         return _payload(error, progress, address)
@@ -176,8 +180,14 @@ def classify(error: BaseException, progress: Progress, address: Address) -> Fail
 def _disconnected(progress: Progress, address: Address) -> Failure:
     if progress.answered:
         return truncated(address, progress.received)
-    hint = "set `scheme: https` if it speaks TLS" if address.scheme == "http" else "it may demand a client certificate"
-    what = f"{address.authority} closed the connection without an answer: see the program's log; {hint}"
+    if address.scheme == "https":
+        # With TLS 1.3 a server refuses a client only after our side of the handshake; many then close without a word.
+        given = address.tls is not None and address.tls.cert_file is not None
+        why = "refuses our client certificate" if given else "demands a client certificate (`tls.certFile`)"
+        what = f"{address.authority} closed after the TLS handshake without an answer: it {why}, or its process ended"
+        return Failure(kind=FailureKind.TLS, detail=what)
+    hint = "see the program's log, or set `scheme: https` if it speaks TLS"
+    what = f"{address.authority} closed the connection without an answer: {hint}"
     return Failure(kind=FailureKind.TRUNCATED, detail=what)
 
 
@@ -191,7 +201,12 @@ def _payload(error: aiohttp.ClientPayloadError, progress: Progress, address: Add
     return truncated(address, progress.received)
 
 
-def _tls(error: ssl.SSLError | ssl.CertificateError, address: Address) -> Failure:
+def _is_tls(error: BaseException) -> bool:
+    """Whether this is TLS's own error; aiohttp's wrappers are instances too, but say less."""
+    return isinstance(error, ssl.SSLError) and not isinstance(error, aiohttp.ClientError)
+
+
+def _tls(error: ssl.SSLError, address: Address) -> Failure:
     reason = getattr(error, "reason", None) or str(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         why = _VERIFY.get(error.verify_code, f"its certificate is not accepted: {error.verify_message}")
