@@ -15,12 +15,11 @@ from observer.simulate.gateway_series import GatewaySeries
 from observer.simulate.merged_metrics import merge_expositions
 from observer.simulate.node import reply
 from observer.simulate.observer_endpoints import RegistryRevision, observer_row
-from observer.simulate.router import Failed, SimulatedRouter
+from observer.simulate.router import NEEDED, Failed, SimulatedRouter
 from observer.simulate.router_series import Ask
 from observer.simulate.workers import DECODE, PREFILL, REGULAR, Worker, WorkerAddress, worker_row, workers_document
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-NEEDED = {"chat": ("messages",), "completions": ("prompt",), "generate": ("text", "input_ids")}
 TEXT = "text/plain; charset=utf-8"
 
 
@@ -36,17 +35,22 @@ class Failure(web.Response):
 
 
 class SglangGateway(SimulatedRouter[GatewaySeries]):
-    """Registers only workers that answered once, keeps them when they die, and says ready whatever the circuits say."""
+    """Registers only workers that answered once, keeps them when they die, and says ready whatever the circuits say.
+
+    In regular mode its circuits count a worker's 4xx as a failure; in prefill/decode mode they do not.
+    """
+
+    circuit_fails_from = 400
 
     def make_series(self) -> GatewaySeries:
         """The metrics of a new process life."""
         self._revision = RegistryRevision()
         self._in_flight = 0
-        return GatewaySeries(self.spec.policy, pd=self.pd, seed=self.lives)
+        return GatewaySeries(self.spec.policy, self.policy_of(DECODE), pd=self.pd, seed=self.lives)
 
     def policy_of(self, kind: str) -> str:
-        """Decode workers are chosen by load, the others by the configured policy."""
-        return "power_of_two" if kind == DECODE else self.spec.policy
+        """Decode workers may have a policy of their own."""
+        return self.spec.decode_policy or self.spec.policy if kind == DECODE else self.spec.policy
 
     async def inspect(self, address: WorkerAddress) -> tuple[str, dict[str, str], int]:
         """Model and metadata come from SGLang's own endpoints; vLLM has none, so its model stays unknown."""
@@ -168,10 +172,11 @@ class SglangGateway(SimulatedRouter[GatewaySeries]):
             if not good:
                 self.series.failed(worker)
         if isinstance(decoding, BaseException):
-            return Failed(500, "decode_internal_error", b"decode request failed")
+            return Failed(502, "decode_server_error", b"decode request failed")
         async with decoding as upstream:
             if not good:
-                return Failed(500, "decode_internal_error", b"decode server error")
+                side = "decode" if upstream.status >= 500 else "prefill"
+                return Failed(500, f"{side}_internal_error", b"a worker of the pair failed")
             self.series.answered(ask, self.since(ask))
             return await self.relay(request, upstream)
 

@@ -11,7 +11,7 @@ from observer.simulate.vllm_router_series import DURATION_BOUNDS
 from observer.simulate.workers import DECODE, PREFILL, Worker
 
 COUNTERS = (
-    "http_requests_total", "http_responses_total", "router_requests_total", "router_upstream_responses_total",
+    "http_requests_total", "http_responses_total", "router_requests_total", "router_request_errors_total", "router_upstream_responses_total",
     "worker_selection_total", "worker_cb_outcomes_total", "worker_cb_transitions_total", "worker_errors_total",
     "worker_retries_total", "worker_retries_exhausted_total", "worker_health_checks_total",
 )  # fmt: skip
@@ -26,7 +26,7 @@ MODE = "http"
 class GatewaySeries(RouterSeries):
     """Counts requests at arrival, answers by attempt, and marks what left with -1."""
 
-    def __init__(self, policy: str, *, pd: bool, seed: int) -> None:
+    def __init__(self, policy: str, decode_policy: str, *, pd: bool, seed: int) -> None:
         registry = Registry(Style.RUST, seed)
         for name in COUNTERS:
             registry.declare(f"smg_{name}", "counter")
@@ -37,6 +37,7 @@ class GatewaySeries(RouterSeries):
         registry.declare("smg_worker_retry_backoff_seconds", "summary")
         super().__init__(registry, "smg_")
         self._policy = policy
+        self._decode_policy = decode_policy
         self._pd = pd
         self.put("http_connections_active", 0)
 
@@ -89,7 +90,7 @@ class GatewaySeries(RouterSeries):
 
     def selected(self, worker: Worker, ask: Ask) -> None:
         """Selection counts; active requests show only with cache_aware or in prefill/decode mode."""
-        policy = "power_of_two" if worker.kind == DECODE else self._policy
+        policy = self._decode_policy if worker.kind == DECODE else self._policy
         self.add(
             "worker_selection_total",
             worker_type=worker.kind,
@@ -109,8 +110,22 @@ class GatewaySeries(RouterSeries):
         self.add("router_upstream_responses_total", router_type=MODE, status_code=str(status), error_code=code)
         if status >= 500:
             self.failed(worker)
+        elif status >= 400:
+            self.refused(ask)
         else:
             self.answered(ask, seconds)
+
+    def refused(self, ask: Ask) -> None:
+        """A worker answered 4xx: the only thing the gateway's error counter shows."""
+        self.add(
+            "router_request_errors_total",
+            router_type=MODE,
+            backend_type=self._backend,
+            connection_mode=MODE,
+            model=ask.model,
+            endpoint=ask.endpoint,
+            error_type="validation_error",
+        )
 
     def failed(self, worker: Worker) -> None:
         """A worker's request failed."""

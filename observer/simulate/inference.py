@@ -66,7 +66,12 @@ def read_call(body: bytes, headers: dict[str, str], shape: str, spec: EngineSpec
     if strict_model and model not in (None, "", spec.model):
         raise BadRequest(404, f"The model `{model}` does not exist.")
     sampling = payload.get("sampling_params") or {}
-    maximum = payload.get("max_tokens") or sampling.get("max_new_tokens") or DEFAULT_MAX_TOKENS
+    maximum = (
+        payload.get("max_completion_tokens")
+        or payload.get("max_tokens")
+        or sampling.get("max_new_tokens")
+        or DEFAULT_MAX_TOKENS
+    )
     if not isinstance(maximum, int) or maximum < 1:
         raise BadRequest(400, f"max_tokens: found {maximum!r}, want a whole number of at least 1")
     prompt = _text_of(payload, shape)

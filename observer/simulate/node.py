@@ -43,7 +43,7 @@ class Listener:
         if self._socket is None:
             self._reserve()
         runner = web.AppRunner(
-            self._make_app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.0, keepalive_timeout=75.0
+            self._make_app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.001, keepalive_timeout=75.0
         )
         await runner.setup()
         assert self._socket is not None  # noqa: S101  _reserve above made it

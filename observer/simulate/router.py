@@ -24,6 +24,7 @@ from observer.simulate.workers import PREFILL, REGULAR, Worker, WorkerAddress, W
 
 RETRYABLE = frozenset({408, 429, 500, 502, 503, 504})
 ENDPOINTS = {"/v1/chat/completions": "chat", "/v1/completions": "completions", "/generate": "generate"}
+NEEDED = {"chat": ("messages",), "completions": ("prompt",), "generate": ("text", "input_ids")}
 
 
 @dataclass
@@ -42,6 +43,7 @@ class SimulatedRouter(ABC, Generic[SeriesT]):
     """One router Pod with an API port and a metrics port that last through its lives."""
 
     metrics_content_type = "text/plain"
+    circuit_fails_from = 500
 
     def __init__(
         self,
@@ -256,7 +258,7 @@ class SimulatedRouter(ABC, Generic[SeriesT]):
         self.series.selected(worker, ask)
         try:
             async with await self.call(worker, ask.route, ask.body) as upstream:
-                self.record(worker, success=upstream.status < 500)
+                self.record(worker, success=upstream.status < self.circuit_fails_from)
                 self.series.upstream(worker, ask, upstream.status, "", self.since(ask))
                 if upstream.status in RETRYABLE:
                     return Failed(upstream.status, "", await upstream.read())

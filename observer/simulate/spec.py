@@ -57,6 +57,7 @@ class RouterSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     software: str
     policy: str = "round_robin"
+    decode_policy: str = ""
     replicas: int = 1
     health_interval: float = 2.0
     health_timeout: float = 1.0
@@ -146,7 +147,7 @@ def demo_fleet(rate: float = 4.0) -> FleetSpec:
                     RoleSpec(name="prefill", kind=RoleKind.PREFILL, replicas=2, engine=prefill),
                     RoleSpec(name="decode", kind=RoleKind.DECODE, replicas=2, size=2, engine=prefill),
                 ),
-                router=RouterSpec(software="sglang_gateway", policy="cache_aware"),
+                router=RouterSpec(software="sglang_gateway", policy="cache_aware", decode_policy="power_of_two"),
                 rate=rate,
             ),
             DeploymentSpec(

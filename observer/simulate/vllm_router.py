@@ -10,7 +10,7 @@ from aiohttp import web
 
 from observer.simulate.node import reply
 from observer.simulate.observer_endpoints import RegistryRevision, observer_row
-from observer.simulate.router import Failed, SimulatedRouter
+from observer.simulate.router import NEEDED, Failed, SimulatedRouter
 from observer.simulate.router_series import Ask
 from observer.simulate.vllm_router_series import VllmRouterSeries
 from observer.simulate.workers import DECODE, PREFILL, REGULAR, Worker, WorkerAddress, worker_row, workers_document
@@ -57,7 +57,9 @@ class VllmRouter(SimulatedRouter[VllmRouterSeries]):
             await self.api.start()
 
     async def infer(self, request: web.Request, ask: Ask) -> web.StreamResponse:
-        """Regular mode with retries, or prefill then decode."""
+        """Regular mode with retries, or prefill then decode. A body without its prompt is refused here, uncounted."""
+        if not any(ask.payload.get(name) for name in NEEDED[ask.endpoint]):
+            return web.Response(status=422, text=f"missing field `{NEEDED[ask.endpoint][0]}`")
         if self.pd:
             return await self._pair(request, ask)
         self.series.tokens_missing("http")
@@ -66,6 +68,8 @@ class VllmRouter(SimulatedRouter[VllmRouterSeries]):
             return web.Response(status=outcome.status, body=outcome.body)
         if outcome.status < 400:
             self.series.succeeded(ask.route, self.since(ask))
+        else:
+            self.series.refused(ask.route)
         return outcome
 
     async def _pair(self, request: web.Request, ask: Ask) -> web.StreamResponse:
@@ -81,24 +85,35 @@ class VllmRouter(SimulatedRouter[VllmRouterSeries]):
         decode.active += 1
         self.series.decoding(decode)
         try:
-            async with await self.call(prefill, ask.route, orjson.dumps(first)) as answer:
-                status, body = answer.status, await answer.read()
-            if status >= 400:
-                return web.Response(status=status, body=body)
+            refused = await self._prefill(prefill, ask, orjson.dumps(first))
+            if refused is not None:
+                return refused
             self.series.observe("pd_decode_pending_seconds", self.since(ask))
             async with await self.call(decode, ask.route, orjson.dumps(second)) as upstream:
-                response = await self.relay(request, upstream)
+                self.series.prefilled(prefill, decode)
+                if upstream.status >= 400:
+                    self.series.add("pd_decode_errors_total", worker=decode.url)
+                self.series.pair_ended(ask, self.since(ask))
+                return await self.relay(request, upstream)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self.series.add("pd_decode_errors_total", worker=decode.url)
+            self.series.pair_ended(ask, self.since(ask))
             return web.Response(status=500, text=f"Request failed: {error}")
         finally:
             decode.active -= 1
             self.series.decoding(decode)
-        if response.status >= 500:
-            self.series.add("pd_decode_errors_total", worker=decode.url)
-        elif response.status < 400:
-            self.series.paired(ask, prefill, decode, self.since(ask))
-        return response
+
+    async def _prefill(self, prefill: Worker, ask: Ask, body: bytes) -> web.Response | None:
+        try:
+            async with await self.call(prefill, ask.route, body) as answer:
+                status, found = answer.status, await answer.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            status, found = 500, f"Request failed: {error}".encode()
+        if status < 400:
+            return None
+        self.series.add("pd_prefill_errors_total", worker=prefill.url)
+        self.series.pair_ended(ask, self.since(ask))
+        return web.Response(status=status, body=found)
 
     def routes(self) -> Iterable[web.RouteDef]:
         """Worker listing and control, probes, and the proxy for everything else."""

@@ -15,7 +15,7 @@ COUNTERS = (
     "requests_total", "request_errors_total", "retries_total", "retries_exhausted_total", "processed_requests_total",
     "policy_decisions_total", "cb_outcomes_total", "cb_state_transitions_total", "prefix_routing_decisions_total",
     "kv_routing_inputs_total", "kv_placement_lookups_total", "pd_requests_total", "pd_prefill_requests_total",
-    "pd_decode_requests_total", "pd_decode_errors_total", "pd_errors_total",
+    "pd_decode_requests_total", "pd_prefill_errors_total", "pd_decode_errors_total", "pd_errors_total",
 )  # fmt: skip
 GAUGES = (
     "active_workers", "worker_health", "running_requests", "cb_state", "pd_active_decode_requests",
@@ -135,9 +135,16 @@ class VllmRouterSeries(RouterSeries):
         """Active decodes of a worker as they are now."""
         self.put("pd_active_decode_requests", decode.active, worker=decode.url, rank=RANK)
 
-    def paired(self, ask: Ask, prefill: Worker, decode: Worker, seconds: float) -> None:
-        """A prefill/decode call was answered well."""
-        self.add("pd_requests_total", route=ask.route)
+    def refused(self, route: str) -> None:
+        """A worker answered 4xx: no success, and an error that is not the service's."""
+        self.add("request_errors_total", route=route, error_type="non_retryable_error")
+
+    def prefilled(self, prefill: Worker, decode: Worker) -> None:
+        """Prefill is done and decode begins."""
         self.add("pd_prefill_requests_total", worker=prefill.url)
         self.add("pd_decode_requests_total", worker=decode.url)
+
+    def pair_ended(self, ask: Ask, seconds: float) -> None:
+        """A pair answered, well or not: calls that failed or were refused count here too."""
+        self.add("pd_requests_total", route=ask.route)
         self.observe("pd_request_duration_seconds", seconds, route=ask.route)

@@ -54,7 +54,9 @@ async def test_it_pairs_prefill_with_decode(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ENGINES)
-async def test_a_dead_engine_becomes_unhealthy_and_a_circuit_shows_in_the_metrics_only(kind: str, tmp_path: Path) -> None:
+async def test_a_dead_engine_becomes_unhealthy_and_a_circuit_shows_in_the_metrics_only(
+    kind: str, tmp_path: Path
+) -> None:
     state = "smg_worker_cb_state" if kind == "sglang_gateway" else "vllm_router_cb_state"
     async with bench() as made:
         engines = await made.started(3, ENGINES[kind])

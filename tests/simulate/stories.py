@@ -170,7 +170,14 @@ async def _pairs(bench: Bench, software: str, engine: str, folder: str) -> Bodie
     decode = await bench.started(2, engine, kind="Decode")
     workers = [WorkerAddress(each.url, PREFILL, 8998) for each in prefill]
     workers += [WorkerAddress(each.url, DECODE) for each in decode]
-    router = await bench.router(software, workers, policy="cache_aware", health_interval=600.0, breaker_failures=100)
+    router = await bench.router(
+        software,
+        workers,
+        policy="cache_aware",
+        decode_policy="power_of_two",
+        health_interval=600.0,
+        breaker_failures=100,
+    )
     await bench.get(f"{router.api.url}/readiness")
     await keep("21-pd-fresh")
     await look_around(bench, router)
