@@ -4,7 +4,8 @@ It uses only the parser of ``prometheus_client``, the standard library and the h
 
 ``--print FILE`` shows its own numbers for one recording. ``--compare FOLDER`` walks all recordings and compares them,
 both ways, with the documents checked in under FOLDER; a difference that ``recompute_differences.json`` does not explain,
-or an explanation that explains nothing, makes it exit with 1.
+or an explanation that explains nothing, makes it exit with 1. An explanation is ``{file, signal, says, why}``: patterns
+of the recording and the signal, and a part of the difference's text, so that it never hides another one.
 """
 
 from __future__ import annotations
@@ -106,11 +107,10 @@ def value_of(rule: Rule, labels: dict[str, str], value: float) -> float | None:
 
 def ours(rule: Rule, labels: dict[str, str]) -> Labels:
     """The labels that stay, under our names; an empty label is no label."""
-    return frozenset(
-        (rule.keep.get(name, name), text)
-        for name, text in labels.items()
-        if text and (name in rule.keep or rule.keep_all) and name not in COPIES
-    )
+    kept = {(rule.keep[name], text) for name, text in labels.items() if text and name in rule.keep}
+    if rule.keep_all:
+        kept |= {(name, text) for name, text in labels.items() if text}
+    return frozenset((name, text) for name, text in kept if name not in COPIES)
 
 
 def combined(rule: Rule, values: list[tuple[frozenset[tuple[str, str]], float]]) -> float:
@@ -146,7 +146,7 @@ def read_document(entries: list[dict[str, Any]], complain: Callable[[str], None]
         if labels in found:
             complain(f"two entries with the labels {shown(labels)}")
         if isinstance(value, dict):
-            numbers = {"count": float(value["count"]), "sum": float(value["sum"])}
+            numbers = {part: float(value[part]) for part in ("count", "sum") if value[part] is not None}
             numbers.update({f"le={edge(bound)}": float(count) for bound, count in value["buckets"]})
         else:
             numbers = {"value": float(value)}
@@ -205,7 +205,9 @@ def compare_all(folder: Path) -> int:
             fitting = [
                 number
                 for number, reason in enumerate(reasons)
-                if fnmatch.fnmatch(place, reason["file"]) and fnmatch.fnmatch(signal, reason["signal"])
+                if fnmatch.fnmatch(place, reason["file"])
+                and fnmatch.fnmatch(signal, reason["signal"])
+                and reason.get("says", "") in text
             ]
             used.update(fitting)
             if fitting:

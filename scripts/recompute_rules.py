@@ -4,7 +4,7 @@ Written from the wire facts alone, without reading the tables of ``router_contra
 
 A line of `RULES` is ``signal | wire names | kept labels | options``. Wire names are family names without ``_total``; the
 first that holds a usable value wins, so a new name stands before the old one. A kept label is ``wire>ours`` or one name
-for both; ``*`` keeps all. Labels that are not kept are combined by the signal's rule. Options: ``only=LABEL:VALUE``
+for both; ``*`` keeps all as on the wire, and ours beside them. Labels that are not kept are combined by the signal's rule. Options: ``only=LABEL:VALUE``
 takes those series alone, ``value=LABEL`` takes the number from a label, ``removed`` means that -1 stands for a worker
 that is gone and is not a value.
 """
@@ -72,7 +72,12 @@ info each 1: cache-config build-info
 COPIES = ("tp_rank", "pp_rank", "moe_ep_rank", "pid")
 """Labels of copies of one number: tensor, pipeline and expert ranks report the same request, processes the same gauge."""
 
-ALWAYS_KEPT = {"engine": "rank", "dp_rank": "rank", "model_name": "model", "model": "model"}
+ALWAYS_KEPT = {
+    "vllm": {"engine": "rank", "model_name": "model"},
+    "sglang": {"dp_rank": "rank", "model_name": "model"},
+}
+"""Labels that every signal of an engine keeps. A router's model is what a client sent and LMCache's is a path: neither
+tells a served model, so there it is not kept."""
 
 RULES = {
     "vllm": """
@@ -142,6 +147,7 @@ RULES = {
         time-per-output-token | sglang:request_time_per_output_token_seconds
         request-duration | sglang:e2e_request_latency_seconds
         queue-time | sglang:queue_time_seconds
+        prefill-time | sglang:per_stage_req_latency_seconds | | only=stage:prefill_forward
         request-prompt-tokens | sglang:prompt_tokens_histogram
         request-generation-tokens | sglang:generation_tokens_histogram
         lora-slots | sglang:lora_pool_slots_total
@@ -169,7 +175,7 @@ RULES = {
     "sglang_gateway": """
         router-requests-running | smg_worker_requests_active sgl_router_running_requests | | removed
         router-worker-active-requests | smg_worker_requests_active sgl_router_running_requests | worker | removed
-        router-backends | smg_worker_pool_size | worker_type
+        router-backends | smg_worker_pool_size
         router-reported-workers | sgl_router_active_workers
         router-connections | smg_http_connections_active
         router-worker-health | smg_worker_health sgl_router_worker_health | worker | removed
@@ -181,18 +187,17 @@ RULES = {
         router-retries-exhausted | smg_worker_retries_exhausted sgl_router_retries_exhausted \
             | endpoint>route route worker_type
         router-http-responses | smg_http_responses sgl_router_http_responses | status_code error_code
-        router-http-requests | smg_http_requests | path
+        router-http-requests | smg_http_requests | method path
         router-upstream-responses | smg_router_upstream_responses | status_code error_code
         router-worker-requests | sgl_router_processed_requests | worker
         router-worker-outcomes | smg_worker_cb_outcomes sgl_router_cb_outcomes | worker outcome
         router-worker-circuit-transitions | smg_worker_cb_transitions | worker from to
         router-worker-errors | smg_worker_errors | worker_type error_type
         router-worker-health-checks | smg_worker_health_checks | worker_type result
-        router-policy-decisions | smg_worker_selection sgl_router_policy_decisions | policy
+        router-policy-decisions | smg_worker_selection sgl_router_policy_decisions | policy worker_type
         router-cache-hits | sgl_router_cache_hits
         router-cache-misses | sgl_router_cache_misses
-        router-request-duration | smg_router_request_duration_seconds sgl_router_generate_duration_seconds \
-            | endpoint>route
+        router-request-duration | smg_router_request_duration_seconds sgl_router_generate_duration_seconds
         router-http-duration | smg_http_request_duration_seconds | path
     """,
     "vllm_router": """
@@ -218,7 +223,7 @@ RULES = {
         router-pd-active-decodes | vllm_router_pd_active_decode_requests | worker
         router-pd-pending-decodes | vllm_router_pd_pending_decode_requests | worker
         router-pd-active-prefill-tokens | vllm_router_pd_active_prefill_tokens | worker
-        router-pd-request-duration | vllm_router_pd_request_duration_seconds | route
+        router-pd-request-duration | vllm_router_pd_request_duration_seconds
     """,
     "llm_d": """
         router-requests-running | llm_d_epp_request_running inference_objective_running_requests
@@ -316,7 +321,7 @@ def rules(vocabulary: str) -> list[Rule]:
     for line in RULES[vocabulary].strip().splitlines():
         signal, names, kept, options = ([part.strip() for part in line.split("|")] + ["", "", ""])[:4]
         kind, combine, unit = known[signal]
-        keep = dict(ALWAYS_KEPT)
+        keep = dict(ALWAYS_KEPT.get(vocabulary, {}))
         for label in kept.replace("*", "").split():
             wire, _, ours = label.partition(">")
             keep[wire] = ours or wire
