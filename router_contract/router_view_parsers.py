@@ -29,7 +29,7 @@ _CIRCUITS = {0.0: Circuit.CLOSED, 1.0: Circuit.OPEN, 2.0: Circuit.HALF_OPEN}
 def _decode(body: bytes) -> dict[str, Any]:
     try:
         document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ViewError(f"body of {len(body)} bytes is not one JSON document: {error}") from None
     if not isinstance(document, dict):
         raise ViewError(f"body is {type(document).__name__}, an object is wanted")

@@ -62,7 +62,11 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RouterView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag="view"):
-    """What one router Pod answered at one moment. ``boot_id`` changes when its process does."""
+    """What one router Pod answered at one moment. ``boot_id`` changes when its process does.
+
+    ``circuits_read_at`` is when the circuits joined to a worker API were read, ``None`` when none were.
+    ``passed_over`` says why each stronger source gave nothing, as (source, sentence).
+    """
 
     router: str
     pod_uid: str
@@ -71,10 +75,16 @@ class RouterView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag=
     source: ViewSource
     workers: tuple[WorkerRow, ...] = ()
     revision: int | None = None
+    circuits_read_at: Instant | None = None
+    passed_over: tuple[tuple[str, str], ...] = ()
 
 
 class ViewFailed(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag="failed"):
-    """The last attempt on a router Pod gave nothing; an older `RouterView` of the same Pod may still be valid."""
+    """The last attempt on a router Pod gave nothing; an older `RouterView` of the same Pod may still be valid.
+
+    ``kind`` is a `FailureKind`; where nothing could be asked or read from, ``NoAddress``, ``NeverRead`` or ``Expired``
+    of `MissingCode`.
+    """
 
     router: str
     pod_uid: str
@@ -88,22 +98,26 @@ class CircuitReading(msgspec.Struct, frozen=True, kw_only=True):
     """The circuit series of one read of a router's metrics port, keyed by the worker's URL as the label has it.
 
     ``states`` are wire numbers: 0 closed, 1 open, 2 half-open, -1 after removal. ``finished`` names the workers that
-    have finished a request: for them an absent series is no longer "not yet".
+    have finished a request: for them an absent series is no longer "not yet". ``at`` is when the port was read;
+    without it nobody can say that the reading is fresh.
     """
 
     states: tuple[tuple[str, float], ...] = ()
     finished: tuple[str, ...] = ()
+    at: Instant | None = None
 
 
 class EndpointSeries(msgspec.Struct, frozen=True, kw_only=True):
     """llm-d's series of one read: endpoint names of the per-endpoint gauge and the number of fresh ones.
 
     ``ready`` is ``None`` when the gauge is absent. ``inflight`` comes from the plugin state where it may be read.
+    ``at`` is when the port was read; without it nobody can say that the reading is fresh.
     """
 
     endpoints: tuple[str, ...] = ()
     ready: float | None = None
     inflight: tuple[tuple[str, float], ...] = ()
+    at: Instant | None = None
 
 
 def split_worker_url(url: str) -> tuple[str, int | None, int | None]:

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 import msgspec
 
+from router_contract.endpoints import EventsPath, ViewPath
 from router_contract.signals import Kind
 from router_contract.targets import Component
 
@@ -108,6 +109,8 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
     engine counts as idle: one that was not read leaves it unknown.
     ``inference_routes`` are the values of a router's ``route`` label that are inference calls; any other value is a
     probe or administration and is shown, not counted as a request.
+    ``views`` are the ways to a router's own view, strongest first. ``models_path``, ``health_path`` and
+    ``events_paths`` are what an engine's API may be asked; an empty one is never asked (it may generate).
     """
 
     name: str
@@ -123,6 +126,10 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
     self_moving: tuple[str, ...] = ()
     idle_levels: tuple[str, ...] = ()
     inference_routes: tuple[str, ...] = ()
+    views: tuple[ViewPath, ...] = ()
+    models_path: str = ""
+    health_path: str = ""
+    events_paths: tuple[EventsPath, ...] = ()
 
     def select(self, version: str | None) -> tuple[Term, ...]:
         """The terms that can hold for a version.

@@ -6,6 +6,7 @@ scheduler logs. A fresh start is not zero: warm-up and health probes generate, a
 move with them. The last batch's hit rate and throughput keep their value when idle and are not used.
 """
 
+from router_contract.endpoints import EventsForm, EventsPath
 from router_contract.signals import Kind
 from router_contract.targets import Component
 from router_contract.vocabulary import Absence, Labels, Matcher, Term, VersionSource, Vocabulary
@@ -281,5 +282,11 @@ VOCABULARY = Vocabulary(
         "prefill-inflight",
         "decode-prealloc-waiting",
         "decode-transfer-waiting",
+    ),
+    # No health path: it can generate.
+    models_path="/v1/models",
+    events_paths=(
+        EventsPath("/server_info", EventsForm.PORT_BASE),
+        EventsPath("/get_server_info", EventsForm.PORT_BASE),
     ),
 )

@@ -6,6 +6,7 @@ than one API server process there is no ``process_*`` family, and level gauges h
 first traffic: absent, not 0. Usage falls to 0 when idle although the prefix cache is full.
 """
 
+from router_contract.endpoints import EventsForm, EventsPath
 from router_contract.signals import Kind
 from router_contract.targets import Component
 from router_contract.vocabulary import Labels, Term, VersionSource, Vocabulary
@@ -241,4 +242,7 @@ VOCABULARY = Vocabulary(
     version_sources=(VersionSource("/version", "version"),),
     progress=("iteration-tokens", "prompt-tokens", "generation-tokens"),
     idle_levels=("requests-running", "requests-waiting"),
+    models_path="/v1/models",
+    health_path="/health",
+    events_paths=(EventsPath("/kv_event_sources", EventsForm.BY_RANK),),
 )

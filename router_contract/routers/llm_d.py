@@ -6,6 +6,8 @@ the averages keep their last values and the per-endpoint family vanishes. Label 
 request.
 """
 
+from router_contract.endpoints import Listener, ViewForm, ViewPath
+from router_contract.router_views import ViewSource
 from router_contract.targets import Component
 from router_contract.vocabulary import Absence, Labels, Term, Vocabulary
 
@@ -152,4 +154,18 @@ VOCABULARY = Vocabulary(
     ),
     ignored=tuple(_IGNORED.split()),
     version_terms=(("llm_d_epp_info", "build_ref"),),
+    views=(
+        ViewPath(
+            source=ViewSource.OBSERVER_ENDPOINTS,
+            form=ViewForm.OBSERVER_JOURNAL,
+            path="/observer/endpoints",
+            listener=Listener.METRICS,
+        ),
+        ViewPath(
+            source=ViewSource.SERIES,
+            form=ViewForm.PLUGIN_STATE,
+            path="/debug/plugins/state",
+            listener=Listener.METRICS,
+        ),
+    ),
 )

@@ -7,6 +7,8 @@ renamed the prefix was not looked at, so presence decides, not the version. A ro
 older or newer labels workers ``worker_url`` instead of ``worker``.
 """
 
+from router_contract.endpoints import ViewForm, ViewPath
+from router_contract.router_views import ViewSource
 from router_contract.targets import Component
 from router_contract.vocabulary import Absence, Labels, Matcher, Term, Vocabulary
 
@@ -180,5 +182,10 @@ VOCABULARY = Vocabulary(
         "/v1/responses",
         "/v1/embeddings",
         "/v1/rerank",
+    ),
+    views=(
+        ViewPath(source=ViewSource.OBSERVER_ENDPOINTS, form=ViewForm.OBSERVER, path="/observer/endpoints"),
+        ViewPath(source=ViewSource.WORKERS_API, form=ViewForm.WORKERS, path="/workers"),
+        ViewPath(source=ViewSource.WORKERS_API, form=ViewForm.URLS, path="/list_workers"),
     ),
 )

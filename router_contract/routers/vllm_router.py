@@ -7,6 +7,8 @@ removed worker stays 1; running requests are exported only by some policies and 
 has families of its own.
 """
 
+from router_contract.endpoints import ViewForm, ViewPath
+from router_contract.router_views import ViewSource
 from router_contract.targets import Component
 from router_contract.vocabulary import Absence, Labels, Term, Vocabulary
 
@@ -91,5 +93,11 @@ VOCABULARY = Vocabulary(
         "/v1/responses",
         "/v1/embeddings",
         "/v1/rerank",
+    ),
+    views=(
+        # Without the route it goes to an engine, moves the counters and is an outcome of that worker's circuit.
+        ViewPath(source=ViewSource.OBSERVER_ENDPOINTS, form=ViewForm.OBSERVER, path="/observer/endpoints", proxied=True),
+        ViewPath(source=ViewSource.WORKERS_API, form=ViewForm.WORKERS, path="/workers"),
+        ViewPath(source=ViewSource.WORKERS_API, form=ViewForm.URLS, path="/list_workers"),
     ),
 )

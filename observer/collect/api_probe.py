@@ -1,0 +1,325 @@
+"""Asking engine members what only their API tells: models, health, version, KV-event publishers. Gently.
+
+Only paths of the engine's table are asked, one after the other, each member on its own schedule. Models and health are
+asked in every round; version and publishers once in a process life, and now and then again.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+import msgspec
+
+from observer.clock import Clock
+from observer.collect.answers import ABSENT, JSON, Reach, at, in_words, malformed, reach
+from observer.collect.failures import Failure
+from observer.collect.fetch import Fetched, Fetcher
+from observer.collect.rounds import Rounds
+from observer.supervise import Supervisor
+from router_contract.catalog import UnknownSoftware, lookup
+from router_contract.endpoints import EventsForm, Listener
+from router_contract.probe_parsers import parse_event_sources, parse_models, parse_version_told
+from router_contract.probes import (
+    EventSourcesTold,
+    HealthAnswered,
+    MemberProbe,
+    ModelsListed,
+    ProbeFailed,
+    VersionTold,
+)
+from router_contract.readings import FailureKind, Instant
+from router_contract.targets import Component, Deployment, DeploymentKey, Member, TargetKey
+from router_contract.vocabulary import Vocabulary
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+ProbeSink = Callable[[MemberProbe], None]
+"""Where results go after each round. Called on the event loop, for one member never twice at once."""
+
+
+class EngineMember(msgspec.Struct, frozen=True, kw_only=True):
+    """One serving engine member and the name of its engine's table."""
+
+    deployment: DeploymentKey
+    software: str
+    member: Member
+
+
+class ProbeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How members are asked. Durations in seconds, ``body`` in bytes.
+
+    ``period`` plus ``timeout`` must not exceed the time for which a listed model counts (two scrape periods), else a
+    member would lose its proof between two good answers. ``identity_period`` is how often version and publishers are
+    asked again, and a route that a member does not have.
+    """
+
+    period: float = 8.0
+    timeout: float = 2.0
+    identity_period: float = 300.0
+    body: int = 1 << 20
+
+    @classmethod
+    def of(cls, scrape_period: float, timeout: float) -> ProbeOptions:
+        """Two scrape periods less a timeout, so that a listing is never older than two periods while all is well."""
+        return cls(period=max(scrape_period, 2 * scrape_period - timeout), timeout=timeout)
+
+
+def engine_members(deployments: Iterable[Deployment]) -> Iterator[EngineMember]:
+    """The engine members that serve, have an API address and an engine that a table describes."""
+    for deployment in deployments:
+        for role in deployment.roles:
+            if _table(role.engine) is None:
+                continue
+            for member in role.members():
+                if member.serves and member.api is not None:
+                    yield EngineMember(deployment=deployment.key, software=role.engine, member=member)
+
+
+class ApiProbe:
+    """The set of members that are asked. `sync` makes it equal to a wanted set."""
+
+    def __init__(
+        self,
+        *,
+        fetcher: Fetcher,
+        sink: ProbeSink,
+        clock: Clock,
+        supervisor: Supervisor,
+        options: ProbeOptions = ProbeOptions(),  # noqa: B008 - frozen
+        most: int = 10_000,
+    ) -> None:
+        def make(subject: EngineMember) -> _Visitor:
+            return _Visitor(subject, fetcher, sink, clock, options)
+
+        self._rounds: Rounds[EngineMember] = Rounds(
+            "ask engine", make, clock=clock, supervisor=supervisor, period=options.period, most=most
+        )
+
+    async def sync(self, members: Iterable[EngineMember]) -> None:
+        """Ask these members and no others. On return no question to one that left, or moved, is under way."""
+        await self._rounds.sync({probe_key(each.deployment, each.member.uid): each for each in members})
+
+    def restarted(self, deployment: DeploymentKey, uid: str) -> None:
+        """A member's process was seen to be another one: ask everything again, at once. Unknown members are ignored."""
+        key = probe_key(deployment, uid)
+        visitor = self._rounds.visitor(key)
+        if isinstance(visitor, _Visitor):
+            visitor.restarted()
+            self._rounds.poke(key)
+
+    @property
+    def shed(self) -> tuple[TargetKey, ...]:
+        """The members that are left out because there are too many."""
+        return self._rounds.shed
+
+
+def probe_key(deployment: DeploymentKey, uid: str) -> TargetKey:
+    """Identity of a member among those that are asked."""
+    return TargetKey(deployment, uid, "api", 0)
+
+
+def _table(software: str) -> Vocabulary | None:
+    try:
+        return lookup(Component.ENGINE, software)
+    except UnknownSoftware:
+        return None
+
+
+class _Asking:
+    """The questions of one round to one member: a path is asked once, and a dead listener is not asked again."""
+
+    def __init__(self, member: Member, fetcher: Fetcher, clock: Clock, options: ProbeOptions) -> None:
+        self._member = member
+        self._fetcher = fetcher
+        self._clock = clock
+        self._options = options
+        self._answers: dict[str, tuple[Instant, Fetched | Failure]] = {}
+        self._dead: Failure | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether nothing listens there: the process is gone."""
+        return self._dead is not None and self._dead.kind is FailureKind.REFUSED
+
+    async def get(self, path: str) -> tuple[Instant, Fetched | Failure]:
+        """The answer at a path and when its question began."""
+        known = self._answers.get(path)
+        if known is not None:
+            return known
+        began = self._clock.now()
+        outcome: Fetched | Failure
+        address = at(self._member, Listener.API, path)
+        if address is None:
+            outcome = Failure(kind=FailureKind.UNREACHABLE, detail=f"no API address of {self._member.name} is known")
+        elif self._dead is not None:
+            outcome = self._dead
+        else:
+            limit = self._options.body
+            outcome = await self._fetcher.fetch(address, self._options.timeout, accept=JSON, limit=limit)
+            if isinstance(outcome, Failure):
+                outcome = in_words(outcome, address, limit)
+                if reach(outcome) is Reach.UNREACHED:
+                    self._dead = outcome
+        self._answers[path] = (began, outcome)
+        return began, outcome
+
+    async def read(self, path: str, parse: Callable[[bytes, Instant], T]) -> T | ProbeFailed:
+        """What a path's answer says, or why it says nothing."""
+        began, outcome = await self.get(path)
+        if isinstance(outcome, Fetched):
+            try:
+                return parse(outcome.data, began)
+            except ValueError as error:
+                address = at(self._member, Listener.API, path)
+                outcome = malformed(address.url if address is not None else path, str(error))
+        return ProbeFailed(at=began, path=path, kind=outcome.kind, detail=outcome.detail, status=outcome.status)
+
+    async def first(self, paths: Iterable[tuple[str, Callable[[bytes, Instant], T]]]) -> T | ProbeFailed | None:
+        """The first path that exists: its reading or its failure. ``None`` when there is no path at all."""
+        found: T | ProbeFailed | None = None
+        for path, parse in paths:
+            found = await self.read(path, parse)
+            if not isinstance(found, ProbeFailed) or not _absent(found):
+                return found
+        return found
+
+
+class _Visitor:
+    """Asks one member and holds what it said."""
+
+    def __init__(
+        self, subject: EngineMember, fetcher: Fetcher, sink: ProbeSink, clock: Clock, options: ProbeOptions
+    ) -> None:
+        self._subject = subject
+        self._fetcher = fetcher
+        self._sink = sink
+        self._clock = clock
+        self._options = options
+        self._identity_due = -math.inf
+        self._life = 0
+        self._notes: tuple[str, ...] = ()
+        self._probe = MemberProbe(
+            deployment=subject.deployment,
+            uid=subject.member.uid,
+            member=subject.member.name,
+            software=subject.software,
+        )
+
+    def adopt(self, subject: EngineMember) -> bool:
+        """Take a newer description; a member at another address or with another engine gets another visitor."""
+        old, new = self._subject, subject
+        if (old.software, old.member.api, old.member.host) != (new.software, new.member.api, new.member.host):
+            return False
+        if (old.member.restarts, old.member.started_at) != (new.member.restarts, new.member.started_at):
+            self.restarted()
+        self._subject = subject
+        return True
+
+    def restarted(self) -> None:
+        """The process is another one: nothing it did not say itself counts, its publishers aside."""
+        self._life += 1
+        self._identity_due = -math.inf
+        self._probe = MemberProbe(
+            deployment=self._probe.deployment,
+            uid=self._probe.uid,
+            member=self._probe.member,
+            software=self._probe.software,
+            events=self._probe.events,
+        )
+
+    async def visit(self) -> None:
+        """One round, and everything known so far to the sink."""
+        subject = self._subject
+        table = _table(subject.software)
+        if table is None:
+            return
+        began, life = self._clock.now().mono, self._life
+        asking = _Asking(subject.member, self._fetcher, self._clock, self._options)
+        found = await _levels(asking, table)
+        settled = True
+        if began >= self._identity_due:
+            identity = await self._identity(asking, table)
+            found |= identity
+            settled = all(not isinstance(each, ProbeFailed) or _absent(each) for each in identity.values())
+            self._identity_due = began + self._options.identity_period
+        if life != self._life:
+            # A restart was told of meanwhile: these answers may be the old process's, and the next round is at hand.
+            self._identity_due = -math.inf
+            return
+        if asking.refused or not settled:
+            self._identity_due = -math.inf
+        for name, each in found.items():
+            self._hold(name, each)
+        self._note()
+        self._sink(self._probe)
+
+    async def _identity(self, asking: _Asking, table: Vocabulary) -> dict[str, object]:
+        """What a process says of itself, by the field of `MemberProbe`."""
+        return {
+            "version": await asking.first(
+                (each.path, _version(each.path, each.field)) for each in table.version_sources
+            ),
+            "events": await asking.first(
+                (each.path, self._events(each.path, each.form)) for each in table.events_paths
+            ),
+        }
+
+    def _events(self, path: str, form: EventsForm) -> Callable[[bytes, Instant], EventSourcesTold]:
+        member = self._subject.member
+        host = member.host or (member.api.host if member.api is not None else "")
+
+        def parse(body: bytes, when: Instant) -> EventSourcesTold:
+            found = parse_event_sources(body, form, host)
+            return EventSourcesTold(at=when, path=path, sources=found.sources, notes=found.problems)
+
+        return parse
+
+    def _hold(self, name: str, found: object) -> None:
+        """Keep a finding, or a failure beside what was found before."""
+        if isinstance(found, ProbeFailed):
+            self._probe = msgspec.structs.replace(self._probe, **{f"{name}_failed": found})
+        elif found is not None:
+            self._probe = msgspec.structs.replace(self._probe, **{name: found, f"{name}_failed": None})
+
+    def _note(self) -> None:
+        """Log on change only: publishers that exist and cannot be dialled."""
+        notes = self._probe.events.notes if self._probe.events is not None else ()
+        if notes and notes != self._notes:
+            _log.warning("KV events of %s: %s", self._subject.member.name, "; ".join(notes))
+        self._notes = notes
+
+
+async def _levels(asking: _Asking, table: Vocabulary) -> dict[str, object]:
+    """What can change at any time, by the field of `MemberProbe`."""
+    found: dict[str, object] = {}
+    if table.models_path:
+        found["models"] = await asking.read(table.models_path, _models)
+    if table.health_path:
+        when, outcome = await asking.get(table.health_path)
+        found["health"] = _health(table.health_path, when, outcome)
+    return found
+
+
+def _models(body: bytes, when: Instant) -> ModelsListed:
+    return ModelsListed(at=when, models=parse_models(body))
+
+
+def _absent(failed: ProbeFailed) -> bool:
+    return failed.status in ABSENT
+
+
+def _version(path: str, field: str) -> Callable[[bytes, Instant], VersionTold]:
+    return lambda body, when: VersionTold(at=when, path=path, version=parse_version_told(body, field))
+
+
+def _health(path: str, when: Instant, outcome: Fetched | Failure) -> HealthAnswered | ProbeFailed:
+    """Any status is an answer; no status is none."""
+    if isinstance(outcome, Fetched):
+        return HealthAnswered(at=when, healthy=True, status=200)
+    if outcome.kind is FailureKind.HTTP and outcome.status is not None and outcome.status not in ABSENT:
+        return HealthAnswered(at=when, healthy=False, status=outcome.status)
+    return ProbeFailed(at=when, path=path, kind=outcome.kind, detail=outcome.detail, status=outcome.status)
