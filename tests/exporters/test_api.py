@@ -13,9 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporters.api import Api
 from exporters.families import FAMILIES
+from exporters.listening import Listen, ListenError, is_loopback
 from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
-from exporters.server import Listen, ListenError, Server, is_loopback
+from exporters.server import Server
 from router_contract.readings import MissingCode
 from router_contract.verdicts import RoleMeasurement, TargetState
 from tests.exporters.reports import KEY, Pods, counter, gauge, gone, hist, report, status

@@ -1,0 +1,117 @@
+"""The verbs that run the observer itself: ``demo``, ``serve``, ``record``, ``replay``, and ``check`` of their files.
+
+The application is imported only when one of them runs, so that the others start at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import msgspec
+
+from exporters.listening import ListenError
+from observer.cli.exits import EPILOG, CommandFailed
+from observer.cli.output import Format, dumped, tell
+from observer.collect.recording import RecordingError
+from observer.settings import SettingsError, load_files
+from observer.yamldoc.faults import Fault
+
+_FILES = click.Path(path_type=Path)
+_CONFIG = click.option("--config", "-c", "config", type=_FILES, multiple=True, required=True, metavar="FILE", help="A settings or fleet file, or a folder of them; may be repeated.")  # fmt: skip
+_LISTEN = click.option("--listen", metavar="HOST:PORT", help="Where to answer; port 0 takes a free one.")
+
+
+@click.command(epilog=EPILOG)
+@click.option("--scenario", metavar="NAME", help="The scenario the simulated fleet begins with.")
+@click.option("--once", is_flag=True, help="Print one table when every target was read, and exit.")
+@click.option("--duration", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Stop after this long.")
+@_LISTEN
+def demo(scenario: str | None, once: bool, duration: float | None, listen: str | None) -> None:
+    """Start a simulated fleet on loopback and the observer on it, and show a live table."""
+    from observer.app import run_demo  # noqa: PLC0415 - the application is loaded only where it runs
+
+    with _explained():
+        run_demo(scenario=scenario, once=once, duration=duration, listen=listen)
+
+
+@click.command(epilog=EPILOG)
+@_CONFIG
+@_LISTEN
+@click.option("--record", type=_FILES, metavar="FILE", help="Also keep all that is read in this .obsrec file.")
+def serve(config: tuple[Path, ...], listen: str | None, record: Path | None) -> None:
+    """Watch the targets that files name, and answer over HTTP until stopped."""
+    from observer.app import run_serve  # noqa: PLC0415 - the application is loaded only where it runs
+
+    with _explained():
+        run_serve(config, listen=listen, record=record)
+
+
+@click.command(epilog=EPILOG)
+@click.argument("file", type=_FILES)
+@_CONFIG
+@_LISTEN
+def record(file: Path, config: tuple[Path, ...], listen: str | None) -> None:
+    """Watch as `serve` does and keep all that is read in FILE, for `observer replay`."""
+    from observer.app import run_serve  # noqa: PLC0415 - the application is loaded only where it runs
+
+    with _explained():
+        run_serve(config, listen=listen, record=file)
+
+
+@click.command(epilog=EPILOG)
+@click.argument("file", type=_FILES)
+@click.option("--speed", type=click.FloatRange(min=0, min_open=False), default=0.0, show_default="as fast as it goes", metavar="TIMES", help="How many times faster than it was recorded; 0 does not wait.")  # fmt: skip
+def replay(file: Path, speed: float) -> None:
+    """Run a recording through the same pipeline, offline, and show what it came to."""
+    from observer.app import run_replay  # noqa: PLC0415 - the application is loaded only where it runs
+
+    with _explained():
+        run_replay(file, speed=speed)
+
+
+@click.command(epilog=EPILOG)
+@click.argument("files", type=_FILES, nargs=-1, required=True, metavar="FILE...")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True, help="How to print.")  # fmt: skip
+def check(files: tuple[Path, ...], output: str) -> None:
+    """Say everything that is wrong in settings and fleet files, with file and line."""
+    faults: Sequence[Fault] = ()
+    notices: Sequence[Fault] = ()
+    good = ""
+    try:
+        configuration = load_files(files)
+    except SettingsError as error:
+        faults = error.faults
+    else:
+        notices = configuration.notices
+        targets = sum(1 for deployment in configuration.deployments for _ in deployment.targets())
+        good = f"{_count(len(configuration.deployments), 'deployment')}, {_count(targets, 'target')}"
+    if output == "table":
+        lines = [*(str(fault) for fault in faults), *(f"notice: {notice}" for notice in notices)]
+        click.echo("\n".join([*lines, f"well: {good}"] if good else lines))
+    else:
+        answer = {"faults": msgspec.to_builtins(faults), "notices": msgspec.to_builtins(notices)}
+        click.echo(dumped(answer, Format(output)))
+    if faults:
+        raise CommandFailed(_count(len(faults), "fault"))
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turns what can be expected to go wrong in a run into a sentence and an exit code."""
+    try:
+        yield
+    except SettingsError as error:
+        for fault in error.faults:
+            tell(str(fault))
+        raise CommandFailed(f"{_count(len(error.faults), 'fault')}; `observer check` prints them alone") from error
+    except (ListenError, RecordingError) as error:
+        raise CommandFailed(str(error)) from error
+    except KeyboardInterrupt as interrupt:
+        raise click.exceptions.Abort from interrupt
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

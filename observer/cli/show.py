@@ -1,0 +1,144 @@
+"""The verbs that ask a running observer: ``get``, ``metrics`` and ``targets``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import click
+from rich.console import RenderableType
+from rich.text import Text
+
+from exporters import tables
+from observer.cli.client import DEFAULT_SERVER, Client
+from observer.cli.exits import EPILOG, CommandFailed
+from observer.cli.output import Format, grouped, show, tell
+
+P = ParamSpec("P")
+
+PAGE = "1000"
+"""How many targets are asked for at once."""
+
+
+class Asked:
+    """What every asking verb was told: the client, the namespace (``None`` for all), the format, the watch period."""
+
+    def __init__(self, client: Client, namespace: str | None, form: Format, watch: float | None) -> None:
+        self.client, self.namespace, self.form, self.watch = client, namespace, form, watch
+
+    def get(self, path: str, query: dict[str, str] | None = None) -> Any:
+        """The JSON at a path of the observer."""
+        return self.client.get(path, query, waiting=tell)
+
+
+def asking(*, all_namespaces: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options that asking verbs share; the verb gets them as one `Asked`, first."""
+
+    def decorate(verb: Callable[..., None]) -> Callable[..., None]:
+        @click.option("--server", envvar="OBSERVER_SERVER", default=DEFAULT_SERVER, show_default=True, show_envvar=True, help="The observer's address.")  # fmt: skip
+        @click.option("--token-file", envvar="OBSERVER_TOKEN_FILE", type=click.Path(path_type=Path), show_envvar=True, help="A file with the observer's token.")  # fmt: skip
+        @click.option("--timeout", type=click.FloatRange(min=0.1, max=600), default=15.0, show_default=True, metavar="SECONDS", help="How long to wait for an answer.")  # fmt: skip
+        @click.option("-n", "--namespace", default="default", show_default=True, help="The deployments' namespace.")
+        @click.option("-o", "--output", type=click.Choice([form.value for form in Format]), default=Format.TABLE.value, show_default=True, help="How to print.")  # fmt: skip
+        @click.option("-w", "--watch", is_flag=True, help="Ask again and again until Ctrl-C.")
+        @click.option("--interval", type=click.FloatRange(min=0.2, max=3600), default=2.0, show_default=True, metavar="SECONDS", help="How often --watch asks.")  # fmt: skip
+        @wraps(verb)
+        def wrapped(server: str, token_file: Path | None, timeout: float, namespace: str, output: str, watch: bool, interval: float, **rest: Any) -> None:  # fmt: skip
+            everywhere = rest.pop("everywhere", False)
+            address = server if "://" in server else f"http://{server}"
+            client = Client(server=address, token_file=token_file, seconds=timeout)
+            verb(Asked(client, None if everywhere else namespace, Format(output), interval if watch else None), **rest)
+
+        if all_namespaces:
+            option = click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="Of every namespace.")
+            return option(wrapped)
+        return wrapped
+
+    return decorate
+
+
+@click.command(epilog=EPILOG)
+@click.argument("name", required=False)
+@asking(all_namespaces=True)
+def get(asked: Asked, name: str | None) -> None:
+    """List deployments: replicas, load, latency, and whether what is known is complete.
+
+    With NAME only that one. `-o wide` adds models, inter-token latency and why something is not complete.
+    """
+
+    def ask() -> Any:
+        items = asked.get("/api/v1/deployments")["items"]
+        mine = [item for item in items if asked.namespace in {None, item["namespace"]}]
+        if name is not None:
+            mine = [item for item in mine if item["name"] == name]
+            if not mine:
+                raise CommandFailed(_not_there(name, asked.namespace, items))
+        elif not mine and asked.watch is None:
+            tell(_none(asked.namespace, items))
+        return {"items": mine}
+
+    def draw(answer: Any, wide: bool, width: int | None) -> RenderableType:
+        return tables.deployments(answer["items"], wide=wide, width=width)
+
+    show(ask, asked.form, draw, asked.watch)
+
+
+def _not_there(name: str, namespace: str | None, items: list[Any]) -> str:
+    others = [f"{item['namespace']}/{item['name']}" for item in items]
+    known = ", ".join(others[:10]) or "none at all"
+    where = f"in namespace {namespace}" if namespace else "in any namespace"
+    return f"no deployment {name} {where}; observed: {known}. Name its namespace with -n"
+
+
+def _none(namespace: str | None, items: list[Any]) -> str:
+    places = sorted({item["namespace"] for item in items})
+    if namespace is None or not places:
+        return "No deployment is observed."
+    return f"No deployment in namespace {namespace}; there are some in {', '.join(places)}: use -n or -A."
+
+
+@click.command(epilog=EPILOG)
+@click.argument("name")
+@click.option("--fresh", is_flag=True, help="Let the observer read the deployment once more first.")
+@asking(all_namespaces=False)
+def metrics(asked: Asked, name: str, fresh: bool) -> None:
+    """Show a deployment's metrics document: levels, windows, cache hits, and everything that is missing and why."""
+
+    def ask() -> Any:
+        path = f"/api/v1/namespaces/{asked.namespace}/modeldeployments/{name}/metrics"
+        return asked.get(path, {"fresh": "true"} if fresh else {})
+
+    def draw(answer: Any, _: bool, width: int | None) -> RenderableType:
+        return grouped([*tables.document(answer, width=width)])
+
+    show(ask, asked.form, draw, asked.watch)
+
+
+@click.command(epilog=EPILOG)
+@click.option("--deployment", help="Only of this deployment.")
+@click.option("--component", type=click.Choice(["engine", "router", "store"]), help="Only this kind of program.")
+@click.option("--state", type=click.Choice(["Pending", "Up", "Failing", "Shed"]), help="Only in this state.")
+@asking(all_namespaces=True)
+def targets(asked: Asked, deployment: str | None, component: str | None, state: str | None) -> None:
+    """List what is read: each target's state, last error, duration, size, samples and when it is due."""
+    wanted = {"namespace": asked.namespace, "deployment": deployment, "component": component, "state": state}
+    query = {name: value for name, value in wanted.items() if value is not None}
+
+    def ask() -> Any:
+        items: list[Any] = []
+        token = ""
+        while True:
+            part = asked.get("/api/v1/targets", {**query, "limit": PAGE, **({"continue": token} if token else {})})
+            items += part["items"]
+            token = part["metadata"].get("continue", "")
+            if not token:
+                return {"items": items}
+
+    def draw(answer: Any, wide: bool, width: int | None) -> RenderableType:
+        if not answer["items"]:
+            return Text("No target.")
+        return tables.targets(answer["items"], wide=wide, width=width)
+
+    show(ask, asked.form, draw, asked.watch)

@@ -1,0 +1,117 @@
+"""The verb ``read``: exactly the published form, from every kind of input."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from observer.cli import main
+from router_contract.signals import SIGNALS
+
+BODY = """\
+# HELP vllm:num_requests_running Running.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="m"} 3.0
+vllm:num_requests_running{engine="1",model_name="m"} NaN
+# TYPE vllm:time_to_first_token_seconds histogram
+vllm:time_to_first_token_seconds_bucket{engine="0",le="0.5",model_name="m"} 1
+vllm:time_to_first_token_seconds_bucket{engine="0",le="+Inf",model_name="m"} 2
+vllm:time_to_first_token_seconds_count{engine="0",model_name="m"} 2
+vllm:time_to_first_token_seconds_sum{engine="0",model_name="m"} 1.25
+# TYPE vllm:brand_new_total counter
+vllm:brand_new_total{engine="0"} 1
+"""
+
+
+def read(capsys, *arguments: str) -> tuple[int, str, str]:
+    code = main(("read", *arguments))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture
+def body(tmp_path: Path) -> str:
+    file = tmp_path / "metrics.prom"
+    file.write_text(BODY)
+    return str(file)
+
+
+def test_the_published_form(body: str, capsys) -> None:
+    code, out, _ = read(capsys, body, "--engine", "VLLM", "--version", "0.32.0", "-o", "json")
+    made = json.loads(out)
+    assert code == 0
+    assert list(made) == ["vocabulary", "version", "signals", "absent", "unknown"]
+    assert (made["vocabulary"], made["version"], made["unknown"]) == ("vllm", "0.32.0", ["vllm:brand_new_total"])
+    assert made["signals"]["requests-running"][0] == {
+        "value": 3.0,
+        "unit": "requests",
+        "labels": {"model": "m", "rank": "0"},
+        "state": "Fresh",
+    }
+    assert made["signals"]["time-to-first-token"] == [
+        {
+            "value": {"count": 2.0, "sum": 1.25, "buckets": [[0.5, 1.0], ["+Inf", 2.0]]},
+            "unit": "seconds",
+            "labels": {"model": "m", "rank": "0"},
+            "state": "Fresh",
+        }
+    ]
+    assert "requests-waiting" in made["absent"]
+    assert not set(made["absent"]) & set(made["signals"])
+    assert set(made["absent"]) | set(made["signals"]) <= set(SIGNALS)
+
+
+def test_a_number_that_is_none_is_never_shown_as_one(body: str, capsys) -> None:
+    _, out, _ = read(capsys, body, "--engine", "vllm", "-o", "json")
+    values = {entry["labels"]["rank"]: entry["value"] for entry in json.loads(out)["signals"]["requests-running"]}
+    assert values.get("1") is None
+    assert values["0"] == 3.0
+
+
+def test_a_table_for_people(body: str, capsys) -> None:
+    code, out, _ = read(capsys, body, "--engine", "vllm")
+    assert code == 0
+    assert "requests-running" in out
+    assert "n=2 mean=0.625" in out
+    assert "1 families unknown" in out
+    assert "vllm:brand_new_total" in read(capsys, body, "--engine", "vllm", "-o", "wide")[1]
+
+
+def test_standard_input(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(BODY.encode())))
+    code, out, _ = read(capsys, "-", "--engine", "vllm", "-o", "json")
+    assert (code, json.loads(out)["vocabulary"]) == (0, "vllm")
+
+
+FAULTS = {
+    "no program": ((), 2, "want one of --engine NAME, --router NAME, --store NAME"),
+    "two programs": (("--engine", "vllm", "--store", "lmcache"), 2, "want one of"),
+    "unknown program": (("--engine", "vlm"), 2, "unknown engine 'vlm'; known: "),
+    "engine as router": (("--router", "vllm"), 2, "unknown router 'vllm'"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "part"), FAULTS.values(), ids=FAULTS)
+def test_faults_in_the_command(body: str, capsys, arguments: tuple[str, ...], code: int, part: str) -> None:
+    got, out, err = read(capsys, body, *arguments)
+    assert (got, out) == (code, "")
+    assert part in err
+
+
+@pytest.mark.parametrize("text", ["", "<html></html>", '{"a": 1}'])
+def test_what_is_no_exposition(tmp_path: Path, capsys, text: str) -> None:
+    file = tmp_path / "body"
+    file.write_text(text)
+    code, out, err = read(capsys, str(file), "--engine", "vllm", "-o", "json")
+    assert (code, out) == (1, "")
+    assert f"{file} is not an exposition that can be read: NotExposition" in err
+
+
+def test_no_file(tmp_path: Path, capsys) -> None:
+    code, _, err = read(capsys, str(tmp_path / "none"), "--engine", "vllm")
+    assert code == 2
+    assert "none cannot be read: No such file" in err

@@ -1,0 +1,144 @@
+"""The verbs that run the observer: what they hand to the application, and how its failures end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from exporters.listening import ListenError
+from observer.cli import main
+from observer.collect.recording import RecordingError
+
+FLEET = """\
+apiVersion: observer.modeldeployment.io/v1alpha1
+kind: Fleet
+deployments:
+- name: chat
+  engine: {name: vllm}
+  roles:
+  - name: server
+    replicas:
+    - members:
+      - address: 127.0.0.1
+        metricsPort: 8000
+"""
+
+
+class App:
+    """Stands in for the application: remembers its calls and can fail as it would."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+        self.error: BaseException | None = None
+
+    def _called(self, *call: object) -> None:
+        self.calls.append(call)
+        if self.error is not None:
+            raise self.error
+
+    def module(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            run_demo=lambda **more: self._called("demo", more),
+            run_serve=lambda files, **more: self._called("serve", files, more),
+            run_replay=lambda file, **more: self._called("replay", file, more),
+        )
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> App:
+    made = App()
+    monkeypatch.setitem(sys.modules, "observer.app", made.module())
+    return made
+
+
+CALLS = {
+    "demo": (
+        ("demo",),
+        ("demo", {"scenario": None, "once": False, "duration": None, "listen": None}),
+    ),
+    "demo once": (
+        ("demo", "--once", "--scenario", "stall", "--duration", "3", "--listen", "127.0.0.1:0"),
+        ("demo", {"scenario": "stall", "once": True, "duration": 3.0, "listen": "127.0.0.1:0"}),
+    ),
+    "serve": (
+        ("serve", "--config", "a.yaml", "-c", "b.yaml"),
+        ("serve", (Path("a.yaml"), Path("b.yaml")), {"listen": None, "record": None}),
+    ),
+    "record": (
+        ("record", "x.obsrec", "-c", "a.yaml"),
+        ("serve", (Path("a.yaml"),), {"listen": None, "record": Path("x.obsrec")}),
+    ),
+    "replay": (("replay", "x.obsrec", "--speed", "10"), ("replay", Path("x.obsrec"), {"speed": 10.0})),
+}
+
+
+@pytest.mark.parametrize(("arguments", "call"), CALLS.values(), ids=CALLS)
+def test_what_the_application_is_asked(app: App, arguments: tuple[str, ...], call: tuple[object, ...]) -> None:
+    assert main(arguments) == 0
+    assert app.calls == [call]
+
+
+FAILURES = {
+    "port taken": (ListenError("cannot listen on 127.0.0.1:1"), 1, "cannot listen on 127.0.0.1:1"),
+    "bad recording": (RecordingError("x.obsrec: no manifest.json"), 1, "x.obsrec: no manifest.json"),
+    "interrupted": (KeyboardInterrupt(), 130, ""),
+}
+
+
+@pytest.mark.parametrize(("error", "code", "part"), FAILURES.values(), ids=FAILURES)
+def test_how_a_run_fails(app: App, capsys, error: BaseException, code: int, part: str) -> None:
+    app.error = error
+    assert main(("demo",)) == code
+    assert part in capsys.readouterr().err
+
+
+def test_serve_needs_files(app: App, capsys) -> None:
+    assert main(("serve",)) == 2
+    assert "Missing option '--config'" in capsys.readouterr().err
+
+
+def test_check_says_well(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text(FLEET)
+    assert main(("check", str(file))) == 0
+    assert capsys.readouterr().out == "well: 1 deployment, 1 target\n"
+
+
+def test_check_says_every_fault_with_its_line(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text(
+        FLEET.replace("metricsPort: 8000", "metricsPort: 80000").replace("kind: Fleet", "kind: Fleet\nmore: 1")
+    )
+    assert main(("check", str(file))) == 1
+    captured = capsys.readouterr()
+    places = [line.split(": ")[0].rpartition("fleet.yaml")[2] for line in captured.out.splitlines()]
+    assert places == [":3:1", ":12:22"]
+    assert captured.err == "Error: 2 faults\n"
+    assert main(("check", str(file), "-o", "json")) == 1
+    assert [fault["line"] for fault in json.loads(capsys.readouterr().out)["faults"]] == [3, 12]
+
+
+def test_check_shows_notices_and_exits_well(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text(FLEET.replace("vllm", "mystery"))
+    assert main(("check", str(file))) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].startswith("notice: ")
+    assert "mystery" in out[0]
+    assert out[1] == "well: 1 deployment, 1 target"
+
+
+def test_every_verb_has_help_with_the_exit_codes(capsys) -> None:
+    verbs = ("demo", "serve", "check", "get", "metrics", "targets", "record", "replay", "read")
+    for verb in verbs:
+        assert main((verb, "--help")) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert "Exit codes: 0 well; 1 the answer is a failure" in text, verb
+    assert main(("--help",)) == 0
+    text = capsys.readouterr().out
+    assert all(f"  {verb} " in text for verb in verbs)
+    assert main(("--version",)) == 0
