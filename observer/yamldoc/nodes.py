@@ -17,6 +17,7 @@ from observer.yamldoc.faults import Fault
 
 MAX_FILE_BYTES = 2 << 20
 MAX_DOCUMENTS = 1_000
+MAX_DEPTH = 128
 _BOUNDARY = re.compile(r"---(\s|$)")
 
 
@@ -40,12 +41,12 @@ def expand(paths: Iterable[Path]) -> list[Path]:
     """The files to read: a folder stands for its ``*.yaml`` and ``*.yml`` files by name, anything else for itself."""
     files: list[Path] = []
     for path in paths:
-        if path.is_dir():
-            files += sorted(
-                item for item in path.iterdir() if item.suffix in {".yaml", ".yml"} and not item.name.startswith(".")
-            )
-        else:
-            files.append(path)
+        try:
+            items = sorted(path.iterdir()) if path.is_dir() else [path]
+        except OSError:
+            items = [path]  # reading it as a file says why it cannot be read
+        plain = (item for item in items if item.suffix in {".yaml", ".yml"} and not item.name.startswith("."))
+        files += items if items == [path] else plain
     return files
 
 
@@ -105,12 +106,15 @@ def _split(text: str) -> list[tuple[int, str]]:
 
 def _compose(file: str, line: int, chunk: str) -> Document | Fault | None:
     reader: Any = YAML(typ="rt", pure=True)
+    reader.max_depth = MAX_DEPTH
+    reader.composer.warn_double_anchors = False  # YAML allows an anchor's name to be used again
     try:
         node: Node | None = reader.compose(_Named("\n" * line + chunk, file))
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = (mark.line + 1, mark.column + 1) if mark is not None else (line + 1, 1)
         found = error.problem or error.context or "text that is no YAML"
+        found = "very deep nesting" if found.startswith("maximum depth") else found
         return Fault(file=file, line=where[0], column=where[1], found=found, wanted="well-formed YAML")
     except YAMLError as error:
         return _unreadable_character(file, line, chunk, error)
