@@ -53,7 +53,8 @@ def explain(
 ) -> Explanation:
     """The explanation. Unknown is listed as not known, never as wrong; it is the main answer only without any False."""
     findings = [_of_condition(item, now) for item in conditions] + _of_members(groups)
-    order = {name: index for index, name in enumerate((*inputs.facts.ordered, *MAIN_ORDER))}
+    # a name that the platform orders keeps the platform's place
+    order = {name: index for index, name in reversed([*enumerate((*inputs.facts.ordered, *MAIN_ORDER))])}
     wrong = sorted((item for item in findings if item.status == "False"), key=lambda item: _rank(item, order))
     open_ = sorted((item for item in findings if item.status == "Unknown"), key=lambda item: _rank(item, order))
     loading = [item for item in open_ if item.reason == "Loading"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from router_contract.platform_facts import RolloutFact
@@ -299,8 +300,6 @@ def test_no_planned_retirement(given, expected):
 
 
 def test_retirement_not_observed_is_unknown():
-    import msgspec
-
     found = verdict(member("a"), facts=facts(retirement=msgspec.UNSET))
     assert state(found, "NoPlannedRetirement") == "Unknown"
     assert found.state.value == "Unverified"
@@ -366,8 +365,6 @@ def test_the_condition_and_the_count(members, stored, expected, eligible):
     target = deployment(role(*places, desired=1))
     if not places:
         target = deployment(roles=(role(replica()),))
-        import msgspec
-
         target = msgspec.structs.replace(target, roles=(msgspec.structs.replace(target.roles[0], replicas=()),))
     judged = run(inputs(target, members=seen), stored)
     assert answer(judged, "EndpointEligibility") == expected
@@ -375,8 +372,6 @@ def test_the_condition_and_the_count(members, stored, expected, eligible):
 
 
 def test_a_role_that_wants_nothing_and_has_nothing_is_an_observed_zero():
-    import msgspec
-
     parked = msgspec.structs.replace(role(), replicas=(), desired=0)
     judged = run(inputs(deployment(parked)))
     assert judged.roles[0].endpoints.eligible == 0
