@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+import orjson
 
 from observer.clock import Clock, SystemClock
 from observer.simulate.background import Background
 from observer.simulate.deployment import HookFactory, SimulatedDeployment
 from observer.simulate.document import fleet_document
+from observer.simulate.kv_fleet import heal
 from observer.simulate.scenarios import SCENARIOS
 from observer.simulate.spec import FleetSpec, demo_fleet
 
@@ -69,6 +73,7 @@ class SimulatedFleet:
         if not chosen:
             raise ValueError(f"scenario {name!r} cannot apply to {deployment or 'this fleet'}: {scenario.description}")
         for each in self.deployments.values():
+            heal(each)
             await each.restore()
         affected = chosen if scenario.everywhere else chosen[:1]
         for each in affected:
@@ -79,6 +84,13 @@ class SimulatedFleet:
     def document(self) -> dict[str, Any]:
         """The ``Fleet`` document that the observer reads, as of now."""
         return fleet_document(self.deployments.values())
+
+    def write_document(self, path: Path) -> None:
+        """Write the ``Fleet`` document for the observer, in one step so that nobody reads half of it."""
+        text = orjson.dumps(self.document(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        beside = path.with_name(f".{path.name}.new")
+        beside.write_bytes(text)
+        beside.replace(path)
 
     def state(self) -> dict[str, Any]:
         """The scenario in force and the truth about every deployment."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from observer.simulate.deployment import SimulatedDeployment, SimulatedReplica
+from observer.simulate.kv_fleet import kv_effect, publishes
 
 Effect = Callable[[SimulatedDeployment], Awaitable[None]]
 COLD_SECONDS = 6.0
@@ -14,6 +15,15 @@ SLOW_LOAD_SECONDS = 90.0
 LOOP_SECONDS = 3.0
 DRAIN_SECONDS = 3.0
 SATURATION_FACTOR = 10.0
+KV_FAULTS = {
+    "kv-lose": "the next three batches are lost on the way",
+    "kv-reorder": "the next two batches arrive in the other order",
+    "kv-restart": "the publisher restarts without a word",
+    "kv-silent": "nothing is published any more",
+    "kv-clear": "every block is said to be gone",
+    "kv-encoding": "events are written in the other encoding",
+    "kv-connect": "the publisher connects outwards, so nothing listens",
+}
 
 
 @dataclass(frozen=True)
@@ -203,6 +213,10 @@ SCENARIOS: dict[str, Scenario] = {
         Scenario("retirement", "One replica leaves the routers, drains and ends.", _retirement, needs=_routed),
         Scenario("rollout", "Replicas are replaced one by one by a new revision on new ports.", _rollout),
         Scenario("worker-replaced-same-ip", "Another process takes an engine's place at the same address.", _replaced),
+        *(
+            Scenario(fault, f"One engine's KV events: {told}.", kv_effect(fault), needs=publishes)
+            for fault, told in KV_FAULTS.items()
+        ),
         Scenario("cache-cleared", "Every engine forgets its prefix cache.", _cache_cleared, everywhere=True),
     )
 }  # fmt: skip
