@@ -24,7 +24,7 @@ class Columns:
     """The cumulative columns of one plan.
 
     ``series[i]`` owns columns ``starts[i]`` to ``starts[i + 1]``; ``where`` finds i by signal and labels;
-    ``families[i]`` is the number of its wire family, whose columns begin at ``family_starts[families[i]]``.
+    ``families[i]`` is the number of its wire family, ``column_family`` the same for each column.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -36,7 +36,6 @@ class Columns:
         self.families: list[int] = []
         self.of_signal: dict[str, tuple[int, ...]] = {}
         names: dict[str, int] = {}
-        family_starts: list[int] = []
         numbers: list[Sets] = []
         scales: list[float] = []
         for index, each in enumerate(self.series):
@@ -44,7 +43,6 @@ class Columns:
             self.of_signal[each.signal] = (*self.of_signal.get(each.signal, ()), index)
             if each.family not in names:
                 names[each.family] = len(names)
-                family_starts.append(self.starts[-1])
             self.families.append(names[each.family])
             if each.spread is None:
                 numbers.append(each.sets)
@@ -57,7 +55,7 @@ class Columns:
                     scales.append(each.scale)
             self.starts.append(len(numbers))
         self.width = len(numbers)
-        self.family_starts = np.array(family_starts, np.int64)
+        self.begins = np.array(self.starts[:-1], np.int64)
         self.column_family = np.repeat(np.array(self.families, np.int64), np.diff(self.starts))
         self._sum = _Sum(numbers, scales)
         self._checks = _Checks(plan)

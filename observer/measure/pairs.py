@@ -1,0 +1,262 @@
+"""What one read adds to a chain: the delta to the read before it, decided for each wire family as a whole.
+
+The common case (the same series, nothing lower, nothing unreadable) is a handful of vector operations; everything else
+goes series by series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from observer.measure.columns import Columns
+from observer.measure.layout import Floats
+from observer.measure.plan import OurLabels, Plan
+
+Key = tuple[str, OurLabels]
+_ROUNDING: Final = 1e-9
+
+
+class Step(IntEnum):
+    """What a read was for one series."""
+
+    BASELINE = 0
+    DELTA = 1
+    RESET = 2
+    SKIPPED = 3
+
+
+class Held(msgspec.Struct, frozen=True):
+    """The last good read of a series that was unreadable since: its columns, when, whether a restart came between."""
+
+    values: Floats
+    bounds: tuple[float, ...]
+    at: float
+    lossy: bool
+    moved: float
+
+
+class Link(msgspec.Struct, frozen=True, eq=False):
+    """One read of a chain: from ``start`` to ``end`` (mono seconds), deltas packed.
+
+    ``whole`` holds the deltas that are whole numbers in the smallest type (``None``: all are 0), ``places`` and ``parts``
+    the others. ``steps`` has a `Step` for each series (``None``: all are deltas). ``starts`` are the starts of series
+    whose pair began earlier, ``lossy`` the series that lost a restart while they were unreadable.
+    """
+
+    columns: Columns
+    start: float
+    end: float
+    whole: npt.NDArray[np.unsignedinteger] | None
+    places: npt.NDArray[np.uint32] | None = None
+    parts: Floats | None = None
+    steps: bytes | None = None
+    starts: Mapping[int, float] = {}
+    lossy: frozenset[int] = frozenset()
+
+    def deltas(self) -> Floats:
+        """The deltas of all columns."""
+        out = np.zeros(self.columns.width) if self.whole is None else self.whole.astype(np.float64)
+        if self.places is not None and self.parts is not None:
+            out[self.places] = self.parts
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the packed numbers."""
+        return sum(part.nbytes for part in (self.whole, self.places, self.parts) if part is not None)
+
+
+class Tail(msgspec.Struct, frozen=True, eq=False):
+    """The newest read of a chain: what the next one is compared with.
+
+    ``last`` are its columns (NaN where a series had no number, then ``gaps``), ``moved`` when each series last grew (NaN:
+    not seen to).
+    """
+
+    plan: Plan
+    columns: Columns
+    last: Floats
+    moved: Floats
+    at: float
+    held: Mapping[Key, Held] = {}
+    gaps: bool = False
+
+
+Packed = tuple[npt.NDArray[np.unsignedinteger] | None, npt.NDArray[np.uint32] | None, Floats | None]
+
+
+def pack(deltas: Floats) -> Packed:
+    """``(whole, places, parts)`` of a link: the deltas in as few bytes as hold them exactly."""
+    if not deltas.any():
+        return None, None, None
+    floor = np.floor(deltas)
+    places = np.flatnonzero(floor != deltas).astype(np.uint32)
+    most, least = float(floor.max()), float(floor.min())
+    for kind, limit in ((np.uint8, 2**8), (np.uint16, 2**16), (np.uint32, 2**32)):
+        if most < limit and least >= 0:
+            return floor.astype(kind), places, deltas[places]
+    return None, np.arange(len(deltas), dtype=np.uint32), deltas
+
+
+def _lower(before: Floats, now: Floats) -> npt.NDArray[np.bool_]:
+    """Which numbers fell. Sums of fractions added up in another order may differ in their last digits; that is no fall."""
+    lower = now < before
+    if lower.any():
+        fractions = (np.floor(now) != now) | (np.floor(before) != before)
+        lower &= ~(fractions & (before - now <= _ROUNDING * np.abs(before)))
+    return lower
+
+
+def repeat(tail: Tail, cumulative: Floats, at: float) -> tuple[Link, Tail, bool]:
+    """A read with the columns of the one before, all of them with numbers, in the same incarnation."""
+    columns = tail.columns
+    deltas = np.maximum(cumulative - tail.last, 0.0)
+    steps = None
+    lower = _lower(tail.last, cumulative)
+    if lower.any():
+        families = np.zeros(len(columns.families), np.bool_)
+        families[columns.column_family[lower]] = True
+        reset = families[columns.column_family]
+        deltas[reset] = cumulative[reset]
+        steps = bytes(Step.RESET if families[family] else Step.DELTA for family in columns.families)
+    moved = tail.moved
+    if len(columns.series):
+        moved = np.where(np.add.reduceat(deltas, columns.begins) > 0, at, tail.moved)
+    link = Link(columns, tail.at, at, *pack(deltas), steps)
+    return link, Tail(tail.plan, columns, cumulative, moved, at), steps is not None
+
+
+class Change:
+    """A read that is not a plain repeat: a restart, other series, or series without a number."""
+
+    def __init__(
+        self, tail: Tail, plan: Plan, columns: Columns, cumulative: Floats, invalid: frozenset[int], at: float
+    ) -> None:
+        self.tail, self.plan, self.columns, self.cumulative = tail, plan, columns, cumulative
+        self.invalid, self.at = invalid, at
+        self.deltas = np.zeros(columns.width)
+        self.last = cumulative.copy()
+        self.moved = np.full(len(columns.series), np.nan)
+        self.steps = bytearray(len(columns.series))
+        self.starts: dict[int, float] = {}
+        self.lossy: set[int] = set()
+        self.held: dict[Key, Held] = {}
+
+    def make(self, *, restarted: bool) -> tuple[Link, Tail, bool]:
+        """The link, the new tail, and whether anything was reset."""
+        lower: set[int] = set()
+        for place in range(len(self.columns.series)):
+            if place in self.invalid:
+                self._skip(place, restarted=restarted)
+            elif self._pair(place):
+                lower.add(self.columns.families[place])
+        for place, family in enumerate(self.columns.families):
+            if (restarted or family in lower) and self.steps[place] != Step.SKIPPED:
+                self.steps[place] = Step.RESET
+                self.deltas[self.columns.span(place)] = self.cumulative[self.columns.span(place)]
+        self._hold_unreadable(restarted=restarted)
+        for place in range(len(self.columns.series)):
+            if self.deltas[self.columns.span(place)].any():
+                self.moved[place] = self.at
+        steps = None if self.steps.count(Step.DELTA) == len(self.steps) else bytes(self.steps)
+        packed = pack(self.deltas)
+        link = Link(self.columns, self.tail.at, self.at, *packed, steps, self.starts, frozenset(self.lossy))
+        tail = Tail(self.plan, self.columns, self.last, self.moved, self.at, self.held, gaps=bool(self.invalid))
+        return link, tail, restarted or bool(lower)
+
+    def _before(self, key: Key) -> Held | None:
+        """The last good read of a series, wherever it is kept."""
+        held = self.tail.held.get(key)
+        place = self.tail.columns.where.get(key)
+        if held is not None or place is None:
+            return held
+        values = self.tail.last[self.tail.columns.span(place)]
+        if np.isnan(values).any():
+            return None
+        bounds = self.tail.columns.bounds(place)
+        return Held(values, bounds, self.tail.at, lossy=False, moved=float(self.tail.moved[place]))
+
+    def _skip(self, place: int, *, restarted: bool) -> None:
+        """No number this time: the older read stays the baseline."""
+        span = self.columns.span(place)
+        self.steps[place] = Step.SKIPPED
+        self.last[span] = np.nan
+        self._keep(self._key(place), restarted=restarted)
+
+    def _hold_unreadable(self, *, restarted: bool) -> None:
+        """Series of signals that this body hides keep their older read."""
+        for key in (*self.tail.columns.where, *self.tail.held):
+            if key[0] in self.plan.unreadable:
+                self._keep(key, restarted=restarted)
+
+    def _keep(self, key: Key, *, restarted: bool) -> None:
+        before = self._before(key)
+        if before is not None:
+            # After a restart everything is counted since, from 0.
+            values = np.zeros_like(before.values) if restarted else before.values
+            self.held[key] = Held(values, before.bounds, before.at, before.lossy or restarted, before.moved)
+
+    def _key(self, place: int) -> Key:
+        series = self.columns.series[place]
+        return series.signal, series.labels
+
+    def _pair(self, place: int) -> bool:
+        """Decide one series that has a number; True when it is lower than before."""
+        before = self._before(self._key(place))
+        span = self.columns.span(place)
+        now = self.cumulative[span]
+        if before is None:
+            if self._was_zero(place):
+                self.steps[place] = Step.DELTA
+                self.deltas[span] = now
+            return False
+        self.moved[place] = before.moved
+        bounds = self.columns.bounds(place)
+        if before.bounds != bounds or len(before.values) != len(now):
+            # Only the number of observations can be compared: a lower one is a restart, else a new baseline begins.
+            ends = now[max(len(bounds) - 1, 0)], before.values[max(len(before.bounds) - 1, 0)]
+            return bool(bounds and before.bounds and ends[0] < ends[1])
+        if before.at != self.tail.at:
+            self.starts[place] = before.at
+        if before.lossy:
+            self.lossy.add(place)
+        self.steps[place] = Step.DELTA
+        self.deltas[span] = np.maximum(now - before.values, 0.0)
+        return bool(_lower(before.values, now).any())
+
+    def _was_zero(self, place: int) -> bool:
+        """Whether the read before proves that this new series had counted nothing."""
+        series = self.columns.series[place]
+        before = self.tail.plan
+        return (
+            series.from_zero is not None
+            and series.from_zero in before.series
+            and series.signal not in before.unreadable
+        )
+
+
+def first(
+    plan: Plan, columns: Columns, cumulative: Floats, invalid: frozenset[int], at: float, start: float | None
+) -> tuple[Link | None, Tail]:
+    """The first read of a chain: counted from 0 since ``start`` where that is given, else only a baseline."""
+    last = cumulative.copy()
+    moved = np.full(len(columns.series), np.nan)
+    steps = bytearray([Step.DELTA] * len(columns.series))
+    deltas = cumulative.copy()
+    for place in invalid:
+        steps[place] = Step.SKIPPED
+        last[columns.span(place)] = np.nan
+        deltas[columns.span(place)] = 0.0
+    tail = Tail(plan, columns, last, moved, at, gaps=bool(invalid))
+    if start is None:
+        return None, tail
+    for place in range(len(columns.series)):
+        if deltas[columns.span(place)].any():
+            moved[place] = at
+    return Link(columns, start, at, *pack(deltas), bytes(steps)), tail

@@ -1,0 +1,238 @@
+"""Rolling windows over the reads of one target: a chain of deltas between consecutive reads.
+
+A delta is decided for each wire family as a whole:
+
+- the same incarnation, the same bounds and nothing lower than before: the difference;
+- another incarnation, or any number of the family lower: a reset. What is counted now was counted since, so the new
+  counts are the delta, and the window is marked lossy (what the old process counted after its last read is lost);
+- other bounds without a restart: a new baseline and no delta.
+
+The first read of a target gives a delta only where the process is known to have started within the window: everything
+it counted, it counted since. A series that is new in a family counts from 0 only where its table says that it is
+created by its first use and its paired signal was read before, in the same incarnation: then the earlier read proves
+that it was still 0. Any other new series may have been hidden (another model, a family that was unreadable), so its
+first read is a baseline. A family that is unreadable or torn in one body keeps its older read as the baseline: the next
+good read closes the longer pair. A series that is gone from a readable body is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import msgspec
+
+from observer.measure.columns import Columns
+from observer.measure.extract import Frame, histogram_of
+from observer.measure.histograms import window_of
+from observer.measure.layout import Floats
+from observer.measure.pairs import Change, Link, Step, Tail, first, repeat
+from observer.measure.plan import OurLabels
+from router_contract.readings import Instant, MissingCode, Window
+
+_SAME_START_SECONDS = 1.0
+
+
+class ChainLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of the past a chain keeps: links that reach into the last ``window_seconds``, at most ``links``."""
+
+    window_seconds: float = 60.0
+    links: int = 128
+
+
+class _Total(msgspec.Struct, frozen=True, eq=False):
+    """The sum of the newest links, where all of them are plain deltas or resets of the same columns."""
+
+    deltas: Floats
+    seconds: float
+    resets: frozenset[int]
+
+
+class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The windows of one target. `push` gives the chain after one more read.
+
+    ``resets`` counts the reads that found a restart or a lower number. ``first_at`` and ``at`` are the first and the
+    newest read.
+    """
+
+    tail: Tail | None = None
+    links: tuple[Link, ...] = ()
+    first_at: Instant | None = None
+    at: Instant | None = None
+    incarnation: Hashable | None = None
+    process_start: float | None = None
+    resets: int = 0
+    memo: dict[float, _Total | None] = msgspec.field(default_factory=dict)
+
+    @classmethod
+    def empty(cls) -> Chain:
+        """The chain of a target that was never read."""
+        return cls()
+
+    def push(
+        self,
+        frame: Frame,
+        at: Instant,
+        incarnation: Hashable | None = None,
+        limits: ChainLimits | None = None,
+        *,
+        started: float | None = None,
+    ) -> Chain:
+        """The chain after a read at ``at``.
+
+        ``incarnation`` is whatever tells one life of the program from the next (Pod UID, restart count, start);
+        ``None`` is not known. ``started`` is when that life began (wall seconds), where the platform tells it; a start
+        that the program itself exports is preferred. A read not later than the newest is no new read: nothing changes.
+        """
+        limits = limits or ChainLimits()
+        began = frame.process_start if frame.process_start is not None else started
+        if self.tail is None or self.at is None:
+            return self._begin(frame, at, incarnation, limits, began)
+        if at.mono <= self.at.mono:
+            return self
+        restarted = _differ(self.incarnation, incarnation) or (
+            self.process_start is not None
+            and began is not None
+            and abs(began - self.process_start) > _SAME_START_SECONDS
+        )
+        whole = not (frame.invalid or self.tail.held or self.tail.gaps)
+        if frame.columns is self.tail.columns and whole and not restarted:
+            link, tail, reset = repeat(self.tail, frame.cumulative, at.mono)
+        else:
+            change = Change(self.tail, frame.plan, frame.columns, frame.cumulative, frame.invalid, at.mono)
+            link, tail, reset = change.make(restarted=restarted)
+        kept = [each for each in self.links if at.mono - each.end < limits.window_seconds]
+        return Chain(
+            tail=tail,
+            links=(*kept, link)[-limits.links :],
+            first_at=self.first_at,
+            at=at,
+            incarnation=self.incarnation if incarnation is None else incarnation,
+            process_start=self.process_start if began is None else began,
+            resets=self.resets + reset,
+        )
+
+    def _begin(
+        self, frame: Frame, at: Instant, incarnation: Hashable | None, limits: ChainLimits, began: float | None
+    ) -> Chain:
+        start = None
+        if began is not None and 0 < at.wall - began <= limits.window_seconds:
+            start = at.mono - (at.wall - began)
+        link, tail = first(frame.plan, frame.columns, frame.cumulative, frame.invalid, at.mono, start)
+        return Chain(
+            tail=tail,
+            links=() if link is None else (link,),
+            first_at=at,
+            at=at,
+            incarnation=incarnation,
+            process_start=began,
+        )
+
+    def window(
+        self,
+        signal: str,
+        labels: OurLabels,
+        now: Instant,
+        span_seconds: float = 60.0,
+        max_seconds: float = 300.0,
+    ) -> Window | MissingCode:
+        """What one series moved by, over the pairs whose span is nearest to ``span_seconds``, ending at the newest read.
+
+        A single pair may be longer than the span, up to ``max_seconds``; a newest read older than that is expired.
+        ``labels`` are ours, as in `Series`. A histogram window has its mean and quantiles.
+        """
+        if self.tail is None or self.at is None:
+            return MissingCode.NEVER_READ
+        if now.mono - self.at.mono > max_seconds:
+            return MissingCode.EXPIRED
+        columns = self.tail.columns
+        place = columns.where.get((signal, labels))
+        if place is None:
+            return MissingCode.UNREADABLE if signal in self.tail.plan.unreadable else MissingCode.ABSENT
+        total = self._total(span_seconds)
+        if total is not None and total.seconds <= max_seconds:
+            part = total.deltas[columns.span(place)]
+            return _window(columns, place, part, total.seconds, lossy=place in total.resets)
+        return self._walk(place, span_seconds, max_seconds)
+
+    def moved_at(self, signal: str) -> float | None:
+        """When any series of a signal was last seen to grow (mono seconds of that read); ``None``: not since ``first_at``."""
+        if self.tail is None:
+            return None
+        places = self.tail.columns.of_signal.get(signal, ())
+        times = [moved for moved in (float(self.tail.moved[place]) for place in places) if moved == moved]  # noqa: PLR0124  # NaN
+        return max(times, default=None)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of numbers that this chain keeps alive."""
+        tail = 0 if self.tail is None else self.tail.last.nbytes + self.tail.moved.nbytes
+        return tail + sum(link.nbytes for link in self.links)
+
+    def _total(self, span: float) -> _Total | None:
+        """The sum of the links of a window when every series has the same ones; ``None`` when they differ."""
+        if span not in self.memo:
+            self.memo[span] = self._add(span)
+        return self.memo[span]
+
+    def _add(self, span: float) -> _Total | None:
+        if self.tail is None or not self.links:
+            return None
+        end, start = self.links[-1].end, self.links[-1].start
+        deltas = None
+        resets: set[int] = set()
+        for link in reversed(self.links):
+            if deltas is not None and (link.end != start or _too_long(end, link.start, link.end, span)):
+                break
+            whole = link.steps is None or not ({Step.BASELINE, Step.SKIPPED} & set(link.steps))
+            if link.columns is not self.tail.columns or not whole or link.starts or link.lossy:
+                return None
+            deltas = link.deltas() if deltas is None else deltas + link.deltas()
+            start = link.start
+            resets |= {place for place, step in enumerate(link.steps or b"") if step == Step.RESET}
+        return None if deltas is None else _Total(deltas, end - start, frozenset(resets))
+
+    def _walk(self, place: int, span: float, longest: float) -> Window | MissingCode:
+        """The window of one series, link by link from the newest."""
+        columns = self.tail.columns if self.tail is not None else self.links[-1].columns
+        series, bounds = columns.series[place], columns.bounds(place)
+        part: Floats | None = None
+        start = end = 0.0
+        lossy = False
+        for link in reversed(self.links):
+            there = link.columns.where.get((series.signal, series.labels))
+            if there is None or link.columns.bounds(there) != bounds:
+                break
+            step = Step.DELTA if link.steps is None else link.steps[there]
+            if step == Step.SKIPPED and part is not None:
+                continue
+            if step == Step.SKIPPED:
+                return MissingCode.UNREADABLE
+            begins = link.starts.get(there, link.start)
+            if step == Step.BASELINE or (part is not None and _too_long(end, begins, link.end, span)):
+                break
+            if part is None:
+                end = link.end
+                if end - begins > longest:
+                    return MissingCode.COUNTER_RESET if step == Step.RESET else MissingCode.AWAITING_SECOND_SAMPLE
+            values = link.deltas()[link.columns.span(there)]
+            part = values if part is None else part + values
+            start = begins
+            lossy = lossy or step == Step.RESET or there in link.lossy
+        if part is None:
+            return MissingCode.AWAITING_SECOND_SAMPLE
+        return _window(columns, place, part, end - start, lossy=lossy)
+
+
+def _differ(one: Hashable | None, other: Hashable | None) -> bool:
+    return one is not None and other is not None and one != other
+
+
+def _too_long(end: float, start: float, link_end: float, span: float) -> bool:
+    """Whether a window is nearer to its span without this link: more than half of the link would stand out."""
+    return end - start - span > (link_end - start) / 2
+
+
+def _window(columns: Columns, place: int, part: Floats, seconds: float, *, lossy: bool) -> Window:
+    if columns.series[place].spread is None:
+        return Window(increase=float(part[0]), seconds=seconds, lossy=lossy)
+    return window_of(histogram_of(columns, place, part), seconds, lossy=lossy)
