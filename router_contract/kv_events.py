@@ -82,24 +82,6 @@ class ArrayCleared(AllBlocksCleared, frozen=True, gc=False, array_like=True, tag
     """`AllBlocksCleared` as an array."""
 
 
-class _MapBatch(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    ts: float
-    events: list[MapStored | MapRemoved | MapCleared]
-    rank: int | None = None
-
-
-class _ArrayBatch(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    ts: float
-    events: list[ArrayStored | ArrayRemoved | ArrayCleared]
-    rank: int | None = None
-
-
-class _LooseBatch(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    ts: float
-    events: list[Raw]
-    rank: Raw | UnsetType = UNSET
-
-
 class Damage(msgspec.Struct, frozen=True):
     """An event of a good batch that was skipped: its place, whether its kind is merely unknown to us, and why."""
 
@@ -111,13 +93,42 @@ class Damage(msgspec.Struct, frozen=True):
 Event = BlockStored | BlockRemoved | AllBlocksCleared
 
 
-class Batch(msgspec.Struct, frozen=True, gc=False):
+class Batch(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One decoded batch. ``ts`` is the publisher's wall time; ``rank`` is what it says of itself, or ``None``."""
 
     ts: float
     events: Sequence[Event]
     rank: int | None = None
-    skipped: tuple[Damage, ...] = ()
+
+    @property
+    def skipped(self) -> tuple[Damage, ...]:
+        """The events that could not be read."""
+        return ()
+
+
+class _MapBatch(Batch, frozen=True, gc=False, array_like=True):
+    events: list[MapStored | MapRemoved | MapCleared]
+
+
+class _ArrayBatch(Batch, frozen=True, gc=False, array_like=True):
+    events: list[ArrayStored | ArrayRemoved | ArrayCleared]
+
+
+class DamagedBatch(Batch, frozen=True, gc=False, array_like=True):
+    """A batch of which some events were skipped."""
+
+    damage: tuple[Damage, ...] = ()
+
+    @property
+    def skipped(self) -> tuple[Damage, ...]:
+        """The events that could not be read."""
+        return self.damage
+
+
+class _LooseBatch(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    ts: float
+    events: list[Raw]
+    rank: Raw | UnsetType = UNSET
 
 
 class Undecodable(msgspec.Struct, frozen=True):
@@ -128,8 +139,8 @@ class Undecodable(msgspec.Struct, frozen=True):
 
 # Nesting deeper than the interpreter's limit raises RecursionError; it is damage like any other.
 _UNREADABLE = (msgspec.DecodeError, RecursionError)
-_MAPS = msgspec.msgpack.Decoder(_MapBatch)
-_ARRAYS = msgspec.msgpack.Decoder(_ArrayBatch)
+_MAPS: msgspec.msgpack.Decoder[Batch] = msgspec.msgpack.Decoder(_MapBatch)
+_ARRAYS: msgspec.msgpack.Decoder[Batch] = msgspec.msgpack.Decoder(_ArrayBatch)
 _LOOSE = msgspec.msgpack.Decoder(_LooseBatch)
 _ONE_MAP: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(MapStored | MapRemoved | MapCleared)
 _ONE_ARRAY: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ArrayStored | ArrayRemoved | ArrayCleared)
@@ -142,16 +153,15 @@ _LIST_HEADER = 10
 
 def decode_batch(payload: bytes) -> Batch | Undecodable:
     """Read one batch, in whichever encoding its events are; never raises."""
-    decoder: msgspec.msgpack.Decoder[Any] = _MAPS
-    if len(payload) > _LIST_HEADER + 1:
-        first = payload[_FIRST_EVENT.get(payload[_LIST_HEADER], _LIST_HEADER + 1) :][:1]
-        if b"\x90" <= first <= b"\x9f" or first in (b"\xdc", b"\xdd"):
+    decoder = _MAPS
+    if len(payload) > 15:
+        first = payload[_FIRST_EVENT.get(payload[_LIST_HEADER], _LIST_HEADER + 1)]
+        if 0x90 <= first <= 0x9F or first in (0xDC, 0xDD):
             decoder = _ARRAYS
     try:
-        wire = decoder.decode(payload)
+        return decoder.decode(payload)
     except _UNREADABLE:
         return _decode_loosely(payload)
-    return Batch(wire.ts, wire.events, wire.rank)
 
 
 def _decode_loosely(payload: bytes) -> Batch | Undecodable:
@@ -174,7 +184,7 @@ def _decode_loosely(payload: bytes) -> Batch | Undecodable:
             rank = _RANK.decode(wire.rank)
         except _UNREADABLE:
             rank = None
-    return Batch(wire.ts, events, rank, tuple(skipped))
+    return DamagedBatch(wire.ts, events, rank, tuple(skipped))
 
 
 def _decode_event(index: int, raw: bytes) -> Event | Damage:

@@ -16,7 +16,8 @@ import msgspec
 from observer.clock import Clock
 from observer.collect.kv_socket import Lot, Receiver, ReceiverLimits
 from observer.collect.kv_zmq import CONNECTED, DISCONNECTED, RETRIED
-from observer.measure.blocks import Ledger, StreamBlocks
+from observer.measure.blocks import StreamBlocks
+from observer.measure.ledger import Ledger
 from observer.measure.stream_values import Ask, StreamLimits
 from observer.measure.streams import Stream
 from router_contract.kv_events import Hash, LiveMessage, Rejected, read_live, read_reply

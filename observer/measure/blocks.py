@@ -1,53 +1,37 @@
-"""The blocks that streams report: each stream's batches decoded and applied to its deployment's index.
+"""The blocks that one stream reports: its batches decoded and applied to its deployment's index, and what they said.
 
-`Ledger` owns every index and every stream's `StreamBlocks`; one task feeds it. It decides nothing about sockets or
-sequences (`streams` does) and keeps to its budgets: past one, new blocks are refused and the stream says so.
+Nothing is decided here about sockets or sequences (`streams` does). Past a budget the index refuses new blocks and the
+stream is told that its blocks are approximate.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
 
-from observer.measure.planes import Hold, Plane
+from observer.measure.planes import Hold
 from observer.measure.residency import LOG_BYTES, UNIQUE_BYTES, BlockIndex
 from observer.measure.stream_values import Applied
 from observer.measure.streams import Stream
-from router_contract.kv_events import BlockRemoved, BlockStored, Hash, Undecodable, decode_batch
+from router_contract.kv_events import BlockRemoved, BlockStored, Undecodable, decode_batch
 from router_contract.kv_media import DEFAULT_MEDIUM, signed_hashes
 from router_contract.kv_streams import (
     Approximation,
     HashSpace,
-    Holding,
     KvCounters,
-    KvIndexSummary,
-    KvLookup,
     KvStreamSummary,
     MediumBlocks,
-    Residency,
     StreamSource,
 )
 from router_contract.readings import Instant
-from router_contract.targets import DeploymentKey
 
 _BUCKET_SECONDS = 10.0
 _BUCKETS = 6
 
 
-class Budget:
-    """Bytes of all indexes together, and how many they may be."""
-
-    __slots__ = ("limit", "used")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
-
-
 class StreamBlocks:
     """What one stream's batches say: its holder in the index and its counters. A `Sink` of `Stream`."""
 
-    def __init__(self, source: StreamSource, index: BlockIndex, budget: Budget) -> None:
+    def __init__(self, source: StreamSource, index: BlockIndex) -> None:
         self.source = source
         self.index = index
         self.holder = index.join(self)
@@ -56,8 +40,10 @@ class StreamBlocks:
         self.last_event: Instant | None = None
         self.block_size: int | None = None
         self.wrong_rank: int | None = None
-        self.media: dict[str, tuple[int, Instant]] = {}
-        self._budget = budget
+        self.stored_events = 0
+        self.stored_blocks = 0
+        self._media: dict[str, tuple[int, Instant]] = {}
+        self._rank = source.key.rank
         self._signed = signed_hashes(source.engine)
         self._holds: dict[tuple[bool, object, object, object], Hold] = {}
         self._removed_in = [0] * _BUCKETS
@@ -69,11 +55,11 @@ class StreamBlocks:
         if isinstance(batch, Undecodable):
             self.counts["undecodable"] += 1
             return Applied(spoiled=(Approximation.UNDECODABLE,))
-        if batch.rank is not None:
-            self.wrong_rank = batch.rank if batch.rank != self.source.key.rank else None
-        index, before = self.index, self.index.bytes
-        index.full = self._budget.used > self._budget.limit
-        cleared, spoiled = False, []
+        rank = batch.rank
+        if rank is not None and rank != self._rank:
+            self.wrong_rank = rank
+        cleared = False
+        spoiled: list[Approximation] = []
         for event in batch.events:
             if isinstance(event, BlockStored):
                 if not self._store(event, now):
@@ -90,18 +76,18 @@ class StreamBlocks:
             self.events["unknown" if damage.unknown_kind else "damaged"] += 1
             if not damage.unknown_kind:
                 spoiled.append(Approximation.EVENT_DAMAGED)
-        self._budget.used += index.bytes - before
         return Applied(cleared, tuple(spoiled)) if cleared or spoiled else None
 
     def forget(self) -> None:
         """Nothing is held any more."""
         if self.holder.holds:
+            self._media = {medium: (count, at) for medium, (count, at) in self._announced().items() if at is not None}
             self.index.retire(self.holder)
             self.holder = self.index.join(self)
             self._holds.clear()
 
     def _store(self, event: BlockStored, now: Instant) -> bool:
-        self.events["stored"] += 1
+        self.stored_events += 1
         hashes = event.block_hashes
         if not hashes:
             return True
@@ -111,11 +97,19 @@ class StreamBlocks:
         if hold is None:
             hold = self._hold(event, is_bytes=is_bytes)
             self._holds[key] = hold
-        self.counts["stored_blocks"] += len(hashes)
-        medium = hold.plane.medium
-        count, _ = self.media.get(medium, (0, now))
-        self.media[medium] = (count + 1, now)
+        self.stored_blocks += len(hashes)
+        hold.events += 1
+        hold.last = now
         return self.index.store(hold, hashes, event.parent_block_hash)
+
+    def _announced(self) -> dict[str, tuple[int, Instant | None]]:
+        """Stored events by medium with the instant of the last, over all lives."""
+        found: dict[str, tuple[int, Instant | None]] = dict(self._media)
+        for hold in self.holder.holds.values():
+            count, at = found.get(hold.plane.medium, (0, None))
+            at = hold.last if at is None or (hold.last is not None and hold.last > at) else at
+            found[hold.plane.medium] = (count + hold.events, at)
+        return found
 
     def _hold(self, event: BlockStored, *, is_bytes: bool) -> Hold:
         if isinstance(event.block_size, int):
@@ -166,10 +160,10 @@ class StreamBlocks:
                 medium=medium,
                 blocks=blocks[medium],
                 estimated_bytes=size[medium],
-                stored_events=self.media.get(medium, (0, None))[0],
-                last_stored=self.media.get(medium, (0, None))[1],
+                stored_events=count,
+                last_stored=at,
             )
-            for medium in sorted({*blocks, *self.media})
+            for medium, (count, at) in sorted(self._announced().items())
         )
 
     def summary(self, stream: Stream, now: Instant) -> KvStreamSummary:
@@ -183,9 +177,9 @@ class StreamBlocks:
             approximate=tuple(sorted(stream.approximate)),
             detail=stream.detail,
             counters=KvCounters(
-                batches=counts["batches"],
-                events=tuple(sorted(self.events.items())),
-                stored_blocks=mine["stored_blocks"],
+                batches=stream.batches,
+                events=tuple(sorted({**self.events, "stored": self.stored_events}.items())),
+                stored_blocks=self.stored_blocks,
                 removed_blocks=mine["removed_blocks"],
                 gaps=counts["gaps"],
                 missed=counts["missed"],
@@ -214,123 +208,3 @@ class StreamBlocks:
 
 def _medium(medium: object) -> str:
     return medium if isinstance(medium, str) and medium else DEFAULT_MEDIUM
-
-
-class Ledger:
-    """Every deployment's index and the streams that feed it."""
-
-    def __init__(self, *, deployment_bytes: int = 512 << 20, process_bytes: int = 2 << 30) -> None:
-        self._deployment_bytes = deployment_bytes
-        self.budget = Budget(process_bytes)
-        self._indexes: dict[DeploymentKey, BlockIndex] = {}
-        self._live: Counter[DeploymentKey] = Counter()
-
-    def join(self, source: StreamSource) -> StreamBlocks:
-        """A new stream's part of its deployment's index."""
-        key = source.key.deployment
-        index = self._indexes.get(key)
-        if index is None:
-            index = self._indexes[key] = BlockIndex(self._deployment_bytes)
-        self._live[key] += 1
-        return StreamBlocks(source, index, self.budget)
-
-    def leave(self, blocks: StreamBlocks) -> None:
-        """A stream is gone: none of its blocks is seen from now on."""
-        blocks.index.retire(blocks.holder)
-        self._live[blocks.source.key.deployment] -= 1
-
-    def clean(self, entries: int) -> bool:
-        """Take up to ``entries`` blocks of departed lives out of the indexes; True while more remain."""
-        more = False
-        for key, index in list(self._indexes.items()):
-            before = index.bytes
-            more = index.clean(entries) or more
-            self.budget.used += index.bytes - before
-            if not index.planes and not self._live[key] and not index.cleaning:
-                self.budget.used -= index.bytes
-                del self._indexes[key], self._live[key]
-        return more
-
-    def index_summary(self, key: DeploymentKey) -> KvIndexSummary:
-        """The index of one deployment; empty where there is none."""
-        index = self._indexes.get(key)
-        if index is None:
-            return KvIndexSummary(budget_bytes=self._deployment_bytes)
-        return KvIndexSummary(
-            residency=tuple(_residency(index, plane) for _, plane in sorted(index.planes.items())),
-            estimated_bytes=index.bytes,
-            budget_bytes=index.budget_bytes,
-            cleaning=index.cleaning,
-        )
-
-    def lookup(
-        self,
-        key: DeploymentKey,
-        hashes: Sequence[Hash],
-        streams: Iterable[tuple[StreamBlocks, Stream]],
-        now: Instant,
-        *,
-        model: str | None = None,
-    ) -> KvLookup:
-        """Who holds how long a prefix of ``hashes`` (of one hash type), longest first."""
-        known = {blocks.source.key: (blocks, stream) for blocks, stream in streams}
-        unknown = tuple(sorted(k for k, (_, stream) in known.items() if stream.last < 0 and stream.confirmed is None))
-        index = self._indexes.get(key)
-        if index is None or not hashes:
-            return KvLookup(asked=len(hashes), unknown=unknown)
-        is_bytes = isinstance(hashes[0], bytes)
-        families: dict[tuple[HashSpace, int], list[Plane]] = {}
-        for plane in index.planes.values():
-            space = plane.space
-            if (space.hash_type == "bytes") is is_bytes and model in (None, space.model):
-                families.setdefault((space, plane.group), []).append(plane)
-        holdings: list[Holding] = []
-        for (space, group), planes in families.items():
-            media = {plane.medium: dict(index.prefixes([plane], hashes)) for plane in planes}
-            whole = next(iter(media.values())) if len(planes) == 1 else dict(index.prefixes(planes, hashes))
-            for blocks, length in whole.items():
-                if isinstance(blocks, StreamBlocks) and blocks.source.key in known:
-                    on = tuple((medium, found[blocks]) for medium, found in sorted(media.items()) if blocks in found)
-                    holdings.append(_holding(*known[blocks.source.key], space, group, length, on, now))
-        holdings.sort(key=lambda holding: (-holding.blocks, holding.key, holding.group))
-        return KvLookup(asked=len(hashes), holdings=tuple(holdings), unknown=unknown)
-
-
-def _holding(
-    blocks: StreamBlocks,
-    stream: Stream,
-    space: HashSpace,
-    group: int,
-    length: int,
-    media: tuple[tuple[str, int], ...],
-    now: Instant,
-) -> Holding:
-    return Holding(
-        key=blocks.source.key,
-        member=blocks.source.member,
-        space=space,
-        group=group,
-        blocks=length,
-        tokens=length * space.block_size,
-        media=media,
-        age_seconds=now.mono - blocks.last_event.mono if blocks.last_event is not None else None,
-        state=stream.state,
-        history=stream.history,
-        approximate=tuple(sorted(stream.approximate)),
-    )
-
-
-def _residency(index: BlockIndex, plane: Plane) -> Residency:
-    total, unique = index.total(plane), len(plane.masks)
-    holders = [hold.holder.name for hold in plane.holds.values()]
-    alike = len(holders) < 2 or plane.shared > 0
-    alike = alike or all(isinstance(name, StreamBlocks) and name.source.seeded is True for name in holders)
-    return Residency(
-        space=plane.space,
-        medium=plane.medium,
-        group=plane.group,
-        unique=unique,
-        total=total,
-        shared=plane.shared,
-        redundancy=total / unique if alike and unique else None,
-    )

@@ -11,6 +11,7 @@ from typing import Literal
 
 from router_contract.kv_events import Hash
 from router_contract.kv_streams import HashSpace
+from router_contract.readings import Instant
 
 _CHUNK = 64
 
@@ -49,17 +50,33 @@ class Plane:
 
 
 class Hold:
-    """What one holder holds in one plane."""
+    """What one holder holds in one plane; ``events`` stored something in it, the last at ``last``."""
 
-    __slots__ = ("bit", "copies", "cursor", "held", "holder", "log", "old_log", "plane", "seen")
+    __slots__ = (
+        "bit",
+        "copies",
+        "cursor",
+        "events",
+        "held",
+        "holder",
+        "last",
+        "log",
+        "log_limit",
+        "old_log",
+        "plane",
+        "seen",
+    )
 
     def __init__(self, holder: Holder, plane: Plane) -> None:
         self.holder = holder
         self.plane = plane
         self.bit = holder.bit
         self.held = 0
+        self.events = 0
+        self.last: Instant | None = None
         self.copies: dict[int, int] = {}
         self.log: array[int] = array(plane.typecode)
+        self.log_limit = 0
         self.old_log = self.log[:0]
         self.cursor = 0
         self.seen: dict[int, None] = {}

@@ -3,7 +3,7 @@
 A holder is one life of one stream and owns one bit. Beside the dictionaries each holder keeps a log of the keys it
 ever stored, so that dropping it visits its own blocks only, in slices of the caller's choice; until then its bit is
 out of the live mask that every answer starts from. Copies above one and blocks whose parent is unknown are side
-tables. Sizes are estimates in bytes; past the budget new blocks are refused and the caller is told.
+tables. Sizes are estimates in bytes; past ``limit`` (the budget, or -1 to take none) new blocks are refused.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class BlockIndex:
 
     def __init__(self, budget_bytes: int) -> None:
         self.budget_bytes = budget_bytes
+        self.limit = budget_bytes
         self.bytes = 0
-        self.full = False
         self.planes: dict[tuple[HashSpace, str, int], Plane] = {}
         self._live = 0
         self._by_bit: dict[int, Holder] = {}
@@ -72,57 +72,52 @@ class BlockIndex:
             found = holder.holds[key] = plane.holds[holder.bit] = Hold(holder, plane)
         return found
 
-    def store(self, hold: Hold, hashes: Sequence[Hash], parent: Hash | None) -> bool:
+    def store(self, hold: Hold, hashes: list[Hash], parent: Hash | None) -> bool:
         """Add blocks, each the parent of the next; False when the budget refused them."""
-        if self.full or self.bytes > self.budget_bytes:
+        if self.bytes > self.limit:
             return False
-        keys, plane = self._log(hold, hashes), hold.plane
-        count = len(keys)
-        masks = plane.masks
-        bit = hold.bit
-        if parent is not None or hold.holder.loose:
-            self._link(hold, keys, parent)
-        before = len(masks)
-        if count > 1 and masks.keys().isdisjoint(keys):
-            fresh = dict.fromkeys(keys, bit)
-            if len(fresh) == count:
-                masks.update(fresh)
-                hold.held += count
-                self.bytes += count * (UNIQUE_BYTES + LOG_BYTES)
-                return True
+        log, masks, bit = hold.log, hold.plane.masks, hold.bit
+        keys: Sequence[int]
+        try:
+            log.fromlist(hashes)  # type: ignore[arg-type]  # proves integers of the right range; leaves it as it was if not
+            keys = hashes  # type: ignore[assignment]
+        except (TypeError, OverflowError):
+            keys = [hold.plane.key(value) for value in hashes]
+            log.extend(keys)
+        if len(log) > hold.log_limit:
+            self._maintain(hold, 4 * len(keys) + 64)
         get = masks.get
+        if parent is not None:
+            if hold.holder.loose or not get(parent, 0) & bit:  # type: ignore[call-overload]  # bytes are not found
+                self._link(hold, keys, hold.plane.key(parent))
+        elif hold.holder.children:
+            self._anchor_all(hold, keys)
+        before, copies = len(masks), 0
         for key in keys:
             old = get(key)
             if old is None:
                 masks[key] = bit
-                hold.held += 1
             elif old & bit:
+                copies += 1
                 self._copy(hold, key)
             else:
                 if not old & (old - 1):
-                    plane.shared += 1
+                    hold.plane.shared += 1
                 masks[key] = old | bit
-                hold.held += 1
+        count = len(keys)
+        hold.held += count - copies
         self.bytes += (len(masks) - before) * UNIQUE_BYTES + count * LOG_BYTES
         return True
 
-    def _log(self, hold: Hold, hashes: Sequence[Hash]) -> Sequence[int]:
-        """Note the keys in the holder's log, which also proves that each fits the plane's 64 bits."""
-        log = hold.log
-        size = len(log)
-        try:
-            log.extend(hashes)  # type: ignore[arg-type]  # bytes raise TypeError and take the branch below
-            keys: Sequence[int] = hashes  # type: ignore[assignment]  # proven integers of the right range
-        except (TypeError, OverflowError):
-            del log[size:]
-            keys = [hold.plane.key(value) for value in hashes]
-            log.extend(keys)
-        if hold.seen or hold.cursor < len(hold.old_log):
-            self._rebuild(hold, 4 * len(keys) + 64)
-        elif len(log) > 2 * hold.held + _REBUILD_SLACK:
-            hold.old_log, hold.log = log, log[:0]
-            hold.cursor = 0
-        return keys
+    def _maintain(self, hold: Hold, entries: int) -> None:
+        """Keep the log near the size of what is held: begin to shorten it, go on with that, or let it grow."""
+        if hold.cursor < len(hold.old_log):
+            self._rebuild(hold, entries)
+        elif len(hold.log) > 2 * hold.held + _REBUILD_SLACK:
+            hold.old_log, hold.log = hold.log, hold.log[:0]
+            hold.cursor, hold.log_limit = 0, -1
+        else:
+            hold.log_limit = 2 * hold.held + _REBUILD_SLACK
 
     def _rebuild(self, hold: Hold, entries: int) -> None:
         """One slice of shortening a log: keep each key that is still held, once."""
@@ -135,7 +130,7 @@ class BlockIndex:
         if hold.cursor >= len(old):
             self.bytes -= LOG_BYTES * (len(old) - len(seen))
             hold.old_log = old[:0]
-            hold.cursor = 0
+            hold.cursor, hold.log_limit = 0, _REBUILD_SLACK
             hold.seen = {}
 
     def _copy(self, hold: Hold, key: int) -> None:
@@ -183,23 +178,24 @@ class BlockIndex:
             del hold.copies[key]
             self.bytes -= COPY_BYTES
 
-    def _link(self, hold: Hold, keys: Sequence[int], parent: Hash | None) -> None:
+    def _link(self, hold: Hold, keys: Sequence[int], above: int) -> None:
         """Keep blocks whose chain does not reach a known start as loose; tie loose ones to parents that arrive."""
         holder, space, masks = hold.holder, hold.plane.space, hold.plane.masks
-        if parent is not None:
-            above = hold.plane.key(parent)
-            known = masks.get(above, 0) & hold.bit or self._held_elsewhere(hold, above)
-            if not known or (space, above) in holder.loose:
-                for key in keys:
-                    if (space, key) not in holder.loose and not masks.get(key, 0) & hold.bit:
-                        holder.loose[space, key] = above
-                        holder.children.setdefault((space, above), []).append(key)
-                        self.bytes += LOOSE_BYTES
-                    above = key
-                return
-        if holder.children:
+        known = masks.get(above, 0) & hold.bit or self._held_elsewhere(hold, above)
+        if known and (space, above) not in holder.loose:
+            self._anchor_all(hold, keys)
+            return
+        for key in keys:
+            if (space, key) not in holder.loose and not masks.get(key, 0) & hold.bit:
+                holder.loose[space, key] = above
+                holder.children.setdefault((space, above), []).append(key)
+                self.bytes += LOOSE_BYTES
+            above = key
+
+    def _anchor_all(self, hold: Hold, keys: Sequence[int]) -> None:
+        if hold.holder.children:
             for key in keys:
-                self._anchor(holder, space, key)
+                self._anchor(hold.holder, hold.plane.space, key)
 
     def _held_elsewhere(self, hold: Hold, key: int) -> bool:
         return any(

@@ -10,7 +10,8 @@ from collections import Counter, deque
 
 import msgspec
 
-from observer.measure.blocks import Ledger, StreamBlocks
+from observer.measure.blocks import StreamBlocks
+from observer.measure.ledger import Ledger
 from observer.measure.stream_values import Ask, Order, StreamLimits
 from observer.measure.streams import Stream
 from router_contract.kv_streams import StreamKey, StreamSource
