@@ -244,7 +244,7 @@ class _Visitor:
         if began >= self._identity_due:
             identity = await self._identity(asking, table)
             found |= identity
-            settled = all(not isinstance(each, ProbeFailed) or _absent(each) for each in identity.values())
+            settled = all(not isinstance(each, ProbeFailed) or _lasting(each) for each in identity.values())
             self._identity_due = began + self._options.identity_period
         if life != self._life:
             # A restart was told of meanwhile: these answers may be the old process's, and the next round is at hand.
@@ -310,6 +310,13 @@ def _models(body: bytes, when: Instant) -> ModelsListed:
 
 def _absent(failed: ProbeFailed) -> bool:
     return failed.status in ABSENT
+
+
+def _lasting(failed: ProbeFailed) -> bool:
+    """Whether asking again soon would give the same: this process answers, only not what we want."""
+    if failed.status is not None:
+        return _absent(failed) or (failed.status < 500 and failed.status != 429)
+    return failed.kind in {FailureKind.MALFORMED, FailureKind.TOO_LARGE}
 
 
 def _version(path: str, field: str) -> Callable[[bytes, Instant], VersionTold]:

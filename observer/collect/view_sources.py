@@ -129,11 +129,11 @@ class ViewRound:
                 continue
             found = await self._ask(subject, way)
             if isinstance(found, _Rows):
-                self._worked(way, failed)
+                self._worked(memory, way, failed)
                 return _view(subject, way, found, passed)
             failed.append((way, found))
             passed.append((way.source.value, found.detail))
-            if way == memory.worked and found.reach is not Reach.ABSENT and self._still_valid():
+            if way == memory.worked and found.reach is not Reach.ABSENT and self._still_valid(memory):
                 break
             if found.reach is Reach.UNREACHED:
                 dead.add(way.listener)
@@ -141,18 +141,19 @@ class ViewRound:
             self.forget()
         return _failed(subject, began, [found for _, found in failed])
 
-    def _still_valid(self) -> bool:
+    def _still_valid(self, memory: _Memory) -> bool:
         """Whether the view that the working way gave last still counts: then no weaker one takes its place."""
-        return self._clock.now().mono - self._memory.worked_at <= self._options.valid
+        return self._clock.now().mono - memory.worked_at <= self._options.valid
 
-    def _worked(self, way: ViewPath, failed: list[tuple[ViewPath, _Unread]]) -> None:
+    def _worked(self, memory: _Memory, way: ViewPath, failed: list[tuple[ViewPath, _Unread]]) -> None:
+        """Remember it of the life in which the round began; another may have begun meanwhile."""
         now = self._clock.now().mono
-        self._memory.worked, self._memory.worked_at = way, now
+        memory.worked, memory.worked_at = way, now
         for other, found in failed:
             if found.reach is not Reach.BUSY:
                 # A proxied path costs its workers and counters each time: once for a process life is all it gets.
                 until = math.inf if other.proxied else now + self._options.retry_absent
-                self._memory.paused[other] = (until, found.detail)
+                memory.paused[other] = (until, found.detail)
 
     async def _ask(self, subject: RouterMember, way: ViewPath) -> _Rows | _Unread:
         if way.source is ViewSource.SERIES:
@@ -219,9 +220,9 @@ class ViewRound:
 
     async def _plugin_state(self, subject: RouterMember, way: ViewPath) -> tuple[tuple[str, float], ...]:
         """Requests in flight where the router tells them; without, the view has no loads and is no worse."""
-        now = self._clock.now().mono
+        now, memory = self._clock.now().mono, self._memory
         address = at(subject.member, way.listener, way.path)
-        if address is None or now < self._memory.no_plugins_until:
+        if address is None or now < memory.no_plugins_until:
             return ()
         outcome = await self._fetcher.fetch(address, self._options.timeout, accept=JSON, limit=self._options.body)
         try:
@@ -229,7 +230,7 @@ class ViewRound:
                 return parse_plugin_state(outcome.data)
         except (ValueError, RecursionError):
             pass
-        self._memory.no_plugins_until = now + self._options.retry_absent
+        memory.no_plugins_until = now + self._options.retry_absent
         return ()
 
 
