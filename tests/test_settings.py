@@ -147,6 +147,24 @@ ONE_FAULT = {
     "expiry below freshness": (SETTINGS + "windows: {expireAfter: 12s}\n", "two periods and a timeout, 12s"),
     "family above body": (SETTINGS + "limits: {body: 64KiB, line: 1KiB}\n", "limits.family of 1MiB"),
     "self-containing alias": (SETTINGS + "scrape: &a {period: 5s, x: *a}\n", "the unknown key"),
+    "a list inside itself": (
+        FLEET + "deployments: [{name: a, roles: &a [*a]}]\n",
+        "deployments[0].roles[0]: found an alias inside its own anchor",
+    ),
+    "a merge of a list's items": (SETTINGS + "scrape: {<<: [1]}\n", 'scrape: found "1" merged by `<<`'),
+    "a mapping merged into itself": (SETTINGS + "scrape: &s {<<: *s}\n", "found a mapping merged by `<<`"),
+    "headers as a list": (FLEET + "defaults: {headers: [a]}\n", "defaults.headers: found a list, wanted a mapping"),
+    "a header without a value": (
+        FLEET + "defaults: {headers: {a: }}\n",
+        "defaults.headers.a: found nothing, wanted text",
+    ),
+    "a list where text is": (SETTINGS + "http: {listen: [a]}\n", "http.listen: found a list, wanted host:port"),
+    "a number too long": (SETTINGS + "limits: {labels: " + "9" * 50 + "}\n", "limits.labels: found"),
+    "token file beside Authorization": (
+        FLEET + "defaults: {headers: {Authorization: x}, bearerTokenFile: a.yaml}\n"
+        "deployments: [{name: a, engine: vllm, roles: [{name: r, desired: 0}]}]\n",
+        "defaults.bearerTokenFile: found a token file beside",
+    ),
     "a mapping as key": (SETTINGS + "? {a: 1}\n: 2\n", "found a mapping as a key"),
 }
 

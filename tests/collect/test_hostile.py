@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from observer.clock import SystemClock
-from observer.collect.body import SharedBytes
+from observer.collect.body import Body, SharedBytes
 from observer.collect.failures import Failure
 from observer.collect.fetch import Fetched, Fetcher
 from observer.collect.options import BodyLimits
@@ -277,3 +277,18 @@ def test_the_pool_gives_what_it_has() -> None:
     assert not pool.take(4)
     pool.give(7)
     assert pool.left == 10
+
+
+def test_a_body_beyond_its_own_allowance_needs_the_pool_and_gives_it_back() -> None:
+    pool = SharedBytes(100)
+    limits = BodyLimits(body=1000, own=50, shared=100)
+    first, second, small = (Body(at(1), "", limits, pool) for _ in range(3))
+    assert first.feed(b"x" * 120) is None
+    assert pool.left == 30
+    failure = second.feed(b"x" * 81)
+    assert failure is not None
+    assert (failure.kind, "sharedBodies" in failure.detail) == (FailureKind.TOO_LARGE, True)
+    assert small.feed(b"x" * 50) is None
+    for body in (first, second, small):
+        body.close()
+    assert pool.left == 100

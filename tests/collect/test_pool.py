@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
@@ -93,23 +94,45 @@ async def test_a_target_is_read_once_a_period_on_its_own_slots() -> None:
         assert seen.broken is None
 
 
-async def test_a_slow_sink_counts_overruns_and_never_overlaps() -> None:
+async def test_after_a_stall_overruns_are_counted_and_missed_slots_are_not_caught_up() -> None:
     async with serving(reply(BODY)) as server, pooled() as (pool, sink):
         one = target("a", server.port)
-        keep = sink.on_body
+        keep, stalls = sink.on_body, iter([1.1])
 
         def slow(*facts: object) -> None:
-            import time
-
-            time.sleep(0.45)
+            time.sleep(next(stalls, 0.0))
             keep(*facts)  # type: ignore[arg-type]  # passed through
 
-        sink.on_body = slow  # type: ignore[method-assign]  # a slow sink for this test
+        sink.on_body = slow  # type: ignore[method-assign]  # a sink that stalls once
         await pool.sync([one])
-        await until(lambda: sink.count("a") >= 2)
+        await until(lambda: sink.count("a") >= 3)
         seen = pool.schedule(one.key)
         assert seen is not None
-        assert seen.overruns >= 2
+        assert seen.overruns >= 4
+        slots = [math.floor((at.mono - offset(one.key, 0.2)) / 0.2 + 1e-3) for _, at, _ in sink.bodies]
+        assert len(set(slots)) == len(slots)
+
+
+async def test_a_read_under_way_meets_a_wish_for_another() -> None:
+    answer = asyncio.Event()
+
+    async def held(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        await answer.wait()
+        await reply(BODY)(reader, writer, head)
+
+    async with serving(held) as server, pooled(ScrapeSettings(period=1.0, timeout=0.9)) as (pool, sink):
+        one = target("a", server.port)
+        await pool.sync([one])
+        await until(lambda: len(server.heads) == 1)
+        wish = asyncio.ensure_future(pool.refresh([one.key]))
+        await asyncio.sleep(0)
+        answer.set()
+        await wish
+        assert sink.count("a") == 1
+        seen = pool.schedule(one.key)
+        assert seen is not None
+        await asyncio.sleep(0.05)
+        assert (len(server.heads), seen.extra_reads) == (1, 0)
 
 
 async def test_a_target_that_left_is_never_asked_again() -> None:
