@@ -203,7 +203,8 @@ def _level(values: PodValues, entry: Entry) -> Level | Missing | None:
         return found
     if entry.optional and found.code in {MissingCode.ABSENT, MissingCode.UNSUPPORTED_SOURCE}:
         return None
-    return missing(values.name, found.source, found.code)
+    code = entry.absent_as if entry.absent_as and found.code is MissingCode.ABSENT else found.code
+    return missing(values.name, found.source, code)
 
 
 def _gauge(entry: Entry, scope: str, parts: list[Level]) -> Gauge:

@@ -137,13 +137,14 @@ def _adjusted(values: PodValues, entry: Entry, code: MissingCode) -> MissingCode
     """The code after looking at the Pod's idleness and the entry's companion."""
     if code is MissingCode.NO_OBSERVATIONS and values.idle:
         return MissingCode.IDLE
-    if code is MissingCode.ABSENT and entry.companion:
-        companion = moved(values.of(entry.companion))
-        if not entry.histogram and values.has(entry.companion):
-            return MissingCode.COUNTER_NOT_YET
-        if entry.histogram and isinstance(companion, Moved) and companion.increase == 0:
-            return MissingCode.HISTOGRAM_NOT_YET
-    return code
+    if not entry.companion or code not in {MissingCode.ABSENT, *_NOT_BEGUN}:
+        return code
+    if not entry.histogram:
+        return MissingCode.COUNTER_NOT_YET if values.has(entry.companion) else code
+    # A histogram has only not begun while its companion observes nothing either.
+    companion = moved(values.of(entry.companion))
+    quiet = isinstance(companion, Moved) and companion.increase == 0
+    return MissingCode.HISTOGRAM_NOT_YET if quiet else MissingCode.ABSENT
 
 
 def written(values: PodValues, name: str, unit: str, found: Moved, *, histogram: bool) -> WindowEntry:

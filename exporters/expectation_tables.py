@@ -88,9 +88,25 @@ _RUNNING = ("router-requests-running", "router-worker-active-requests")
 _ERRORS = ("router-errors", "router-request-errors")
 
 ROUTER_ENTRIES: tuple[Entry, ...] = (
-    Entry(section=_P, name="router-running", unit="requests", signals=_RUNNING, software=(LLM_D, GATEWAY)),
+    Entry(section=_P, name="router-running", unit="requests", signals=_RUNNING, software=(LLM_D,)),
+    Entry(
+        section=_P,
+        name="router-running",
+        unit="requests",
+        signals=_RUNNING,
+        software=(GATEWAY,),
+        absent_as=MissingCode.NOT_BY_POLICY,
+    ),
     Entry(section=_P, name="router-backends", unit="backends", signals=("router-backends",), software=(LLM_D, GATEWAY)),
-    Entry(section=_P, name="router-running", unit="requests", signals=_RUNNING, software=(VLLM_ROUTER,), pair=False),
+    Entry(
+        section=_P,
+        name="router-running",
+        unit="requests",
+        signals=_RUNNING,
+        software=(VLLM_ROUTER,),
+        pair=False,
+        absent_as=MissingCode.NOT_BY_POLICY,
+    ),
     Entry(
         section=_P,
         name="router-reported-workers",

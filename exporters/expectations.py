@@ -61,7 +61,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     routers) asks for a deployment with or without a pair. ``optional`` entries are shown when there and not missed
     when the Pod does not export them. ``companion`` is the signal whose presence in the same answer tells that an
     absent one has not begun yet. ``at_least`` keeps samples whose label, a number from 100 to 599, is at least that.
-    ``unsupported`` is set where the place can never have the entry.
+    ``unsupported`` is set where the place can never have the entry, ``absent_as`` is what its absence means where it
+    does not depend on the place whether it is there.
     """
 
     section: Section
@@ -77,6 +78,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     companion: str = ""
     at_least: tuple[str, int] | None = None
     unsupported: MissingCode | None = None
+    absent_as: MissingCode | None = None
 
     def holds(self, place: Place) -> bool:
         """Whether the entry is expected at a place."""

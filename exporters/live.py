@@ -63,7 +63,7 @@ class Screen:
     def show(self, picture: RenderableType, *, key: str = "") -> None:
         """Draw. ``key`` is what counts as a change where nothing can be drawn in place (default: the text itself)."""
         if self._live is not None:
-            self._live.update(picture, refresh=True)
+            self._live.update(Group(picture, Text(""), Text("Ctrl-C ends this.", "dim")), refresh=True)
             return
         text = key or _plain(picture)
         if text != self._last:

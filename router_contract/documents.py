@@ -214,6 +214,9 @@ REASONS: dict[MissingCode, Reason] = {
     MissingCode.NO_ROUTER_GAUGE: Reason(
         "unsupported source: this router has no such gauge when prefill and decode are separate", partial=False
     ),
+    MissingCode.NOT_BY_POLICY: Reason(
+        "unsupported source: this router counts it only under some policies, from its first dispatch on", partial=False
+    ),
     MissingCode.NO_CONNECTOR: Reason(
         "unsupported source: no KV connector is configured and nothing was ever looked up through one", partial=False
     ),

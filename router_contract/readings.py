@@ -160,6 +160,7 @@ class MissingCode(StrEnum):
     NO_ADDRESS = "NoAddress"
     LIST_FAILED = "ListFailed"
     NO_ROUTER_GAUGE = "UnsupportedRouterGauge"
+    NOT_BY_POLICY = "UnsupportedByPolicy"
     NO_CONNECTOR = "UnsupportedNoConnector"
     NOT_THE_STORE = "UnsupportedNotTheStore"
     NO_HOST_TIER = "UnsupportedNoHostTier"

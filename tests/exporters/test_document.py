@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from exporters.document import metrics_document, not_found
+from exporters.expectation_tables import (
+    BUSY_SIGNALS,
+    ENGINE_ENTRIES,
+    IDLE_SIGNALS,
+    ROLE_LATENCY,
+    ROUTER_ENTRIES,
+    TALLIES,
+    TIERS,
+)
+from exporters.expectations import LEVELS, has_flag
 from router_contract.documents import REASONS, SKIPPED, ModelDeploymentMetrics, SkipCode, Unavailable
 from router_contract.readings import Estimate, MissingCode, SignalValue, State, Window
+from router_contract.signals import SIGNALS, Kind
 from router_contract.targets import EndpointType, Replica
 from router_contract.verdicts import RoleMeasurement, TargetState
 from tests.exporters.reports import KEY, Pods, counter, gauge, gone, hist, member, report
@@ -97,7 +110,7 @@ def lacks(made: ModelDeploymentMetrics) -> set[tuple[str, str, str]]:
 
 
 NO_STORE = ("p", "external-store", "UnsupportedNoConnector")
-TIERS = {("p", "host-prefix", "UnsupportedNoHostTier"), ("p", "storage-prefix", "UnsupportedNoStorageTier")}
+NO_TIERS = {("p", "host-prefix", "UnsupportedNoHostTier"), ("p", "storage-prefix", "UnsupportedNoStorageTier")}
 
 ENGINE_CASES = {
     "vllm complete": (Pods().pod("p", *vllm()), {NO_STORE}, False),
@@ -210,14 +223,14 @@ ENGINE_CASES = {
         set(),
         False,
     ),
-    "sglang complete": (Pods(software="sglang").pod("p", *sglang()), TIERS, False),
+    "sglang complete": (Pods(software="sglang").pod("p", *sglang()), NO_TIERS, False),
     "sglang idle": (
         Pods(software="sglang").pod("p", *sglang(0.0)),
         {
             ("p", "wire:time-to-first-token", "Idle"),
             ("p", "wire:inter-token-latency", "Idle"),
             ("p", "device-prefix", "Idle"),
-            *TIERS,
+            *NO_TIERS,
         },
         False,
     ),
@@ -227,18 +240,18 @@ ENGINE_CASES = {
             ("p", "wire:time-to-first-token", "Idle"),
             ("p", "sglang:inter_token_latency_seconds", "HistogramNotYetExported"),
             ("p", "device-prefix", "Idle"),
-            *TIERS,
+            *NO_TIERS,
         },
         False,
     ),
     "sglang itl absent while ttft moved": (
-        Pods(software="sglang").pod("p", *sglang(without=("inter-token-latency",))),
-        {("p", "sglang:inter_token_latency_seconds", "Absent"), *TIERS},
+        Pods(software="sglang").pod("p", *sglang(6.0, gone("inter-token-latency", MissingCode.HISTOGRAM_NOT_YET))),
+        {("p", "sglang:inter_token_latency_seconds", "Absent"), *NO_TIERS},
         True,
     ),
     "sglang needs all four modes": (
         Pods(software="sglang").pod("p", *sglang(6.0, counter("effective-prefill-tokens", 6.0, mode="device_hit"))),
-        {("p", "device-prefix", "Absent"), *TIERS},
+        {("p", "device-prefix", "Absent"), *NO_TIERS},
         True,
     ),
     "sglang host tier by an abbreviated flag": (
@@ -608,11 +621,18 @@ ROUTER_CASES = {
             ("errors", "Absent"),
             ("retries", "Absent"),
             ("ratio", "Absent"),
-            ("running", "Absent"),
+            ("running", "UnsupportedByPolicy"),
             ("workers", "Absent"),
             ("requests", "Absent"),
         },
         True,
+    ),
+    "gateway: running requests are counted under some policies only": (
+        "sglang_gateway",
+        (gauge("router-backends", 3.0), sent(20.0), counter("router-retries-exhausted", 0.0), OK_200),
+        {"requests": 20.0, "failed-requests": 0.0, "error-ratio": 20.0, "http-5xx-responses": 0.0},
+        {("errors", "CounterNotYetExported"), ("active", "UnsupportedByPolicy")},
+        False,
     ),
     "llm-d": (
         "llm_d",
@@ -640,6 +660,7 @@ KEYS = {
     "vllm_router_requests_total": "requests",
     "vllm_router_active_workers": "workers",
     "vllm_router_running_requests": "running",
+    "smg_worker_requests_active": "active",
 }
 
 
@@ -798,7 +819,7 @@ def test_unknown_deployment() -> None:
     assert not_found(KEY) == Unavailable(reason="NotFound", message="no deployment prod/chat is observed")
 
 
-def test_every_code_has_a_sentence_and_eight_kinds_do_not_mark_the_document() -> None:
+def test_every_code_has_a_sentence_and_few_do_not_mark_the_document() -> None:
     assert set(REASONS) == set(MissingCode)
     assert {code for code, reason in REASONS.items() if not reason.partial} == {
         MissingCode.COUNTER_NOT_YET,
@@ -806,6 +827,7 @@ def test_every_code_has_a_sentence_and_eight_kinds_do_not_mark_the_document() ->
         MissingCode.IDLE,
         MissingCode.UNSUPPORTED_SOURCE,
         MissingCode.NO_ROUTER_GAUGE,
+        MissingCode.NOT_BY_POLICY,
         MissingCode.NO_CONNECTOR,
         MissingCode.NOT_THE_STORE,
         MissingCode.NO_HOST_TIER,
@@ -837,3 +859,55 @@ def test_the_wire_form_keeps_the_known_field_names_and_omits_empty_arrays() -> N
         "state",
     }
     assert made["timestamp"] == "2027-01-15T08:00:00.000Z"
+
+
+def test_the_tables_name_signals_that_exist() -> None:
+    entries_ = (*ENGINE_ENTRIES, *ROUTER_ENTRIES)
+    named = {
+        signal for entry in entries_ for signal in (*entry.signals, *([entry.companion] if entry.companion else []))
+    }
+    named |= {signal for tally in TALLIES for signal in (*tally.requests, *tally.failed)}
+    named |= {signal for tier in TIERS for signal in (tier.hits, tier.queries)}
+    named |= {*IDLE_SIGNALS, *BUSY_SIGNALS, *(signal for _, signal in ROLE_LATENCY)}
+    assert named <= set(SIGNALS)
+    for entry in entries_:
+        kinds = {SIGNALS[signal].kind for signal in entry.signals}
+        wanted = Kind.GAUGE if entry.section in LEVELS else Kind.HISTOGRAM if entry.histogram else Kind.COUNTER
+        assert kinds == {wanted}, entry.name
+
+
+@given(st.sets(st.sampled_from([value.signal for value in vllm()])), st.sampled_from([None, 0.0, 6.0]))
+@settings(max_examples=80, deadline=None)
+def test_what_is_expected_is_shown_or_missed_and_never_both(without: set[str], moved: float | None) -> None:
+    made = metrics_document(report(Pods().pod("p", *vllm(moved, without=tuple(without)))))
+    assert isinstance(made, (ModelDeploymentMetrics, Unavailable))
+    if isinstance(made, Unavailable):
+        return
+    expected = {"running", "waiting", "ttft", "itl", "tpot"}
+    shown = {entry.name for section in (made.processing, made.queueing, made.latency) for entry in section or ()}
+    tiers = {hit.scope for hit in made.cache_hits or ()}
+    missed = [(gap.source, gap.code) for gap in made.missing or ()]
+    windows = {"prompt-tokens", "generation-tokens"}
+    optional = [gap for gap in missed if gap[0].removeprefix("wire:") in windows]
+    assert len(shown & expected) + len(tiers) + len(missed) - len(optional) == len(expected) + 2
+    assert made.partial is any(REASONS[MissingCode(code)].partial for _, code in missed)
+
+
+FLAGS = {
+    "whole": (("--enable-lmcache",), True),
+    "shortened": (("--enable-lmca",), True),
+    "too short": (("--enable",), False),
+    "longer is another": (("--enable-lmcache-extra",), False),
+    "a value is no flag": (("serve", "enable-lmcache"), False),
+    "value wanted and there": (("--radix-cache-backend", "flexkv"), True),
+    "value wanted and glued": (("--radix-cache-backend=flexkv",), True),
+    "another value": (("--radix-cache-backend", "radix"), False),
+    "value missing": (("--radix-cache-backend",), False),
+    "past the dashes": (("--", "--enable-lmcache"), False),
+    "nothing": ((), False),
+}
+
+
+@pytest.mark.parametrize(("stream", "wanted"), FLAGS.values(), ids=FLAGS)
+def test_flags_in_an_argument_stream(stream: tuple[str, ...], wanted: bool) -> None:
+    assert has_flag(stream, ("--enable-lmcache", "--radix-cache-backend=flexkv")) is wanted

@@ -1,0 +1,150 @@
+"""What a terminal shows: numbers, columns that give way, and a screen that is drawn or printed on change."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from exporters import tables
+from exporters.live import Screen, changes_key, console, deployments_picture, summaries, width
+from router_contract.verdicts import RoleMeasurement, TargetState
+from tests.exporters.reports import Pods, counter, gauge, hist, report
+
+FORMS = {
+    tables.number: {None: "-", 0.0: "0", 12.0: "12", 9999.0: "9999", 12_345.0: "12.3k", 0.25: "0.25", 0.004: "0.004"}
+    | {2.5e6: "2.5M", 3e9: "3.0G"},
+    tables.seconds: {None: "-", 0.0: "0s", 0.00005: "50µs", 0.0015: "1.5ms", 0.012: "12ms", 2.34: "2.3s", 45.0: "45s"}
+    | {600.0: "10m", 7200.0: "2h"},
+    tables.percent: {None: "-", 0.0: "0.0%", 0.012: "1.2%", 0.43: "43%", 1.0: "100%"},
+    tables.size: {None: "-", 10: "10B", 191_000: "186.5KiB", 5 << 20: "5.0MiB", 3 << 30: "3.0GiB"},
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "wanted"),
+    [(form, value, wanted) for form, cases in FORMS.items() for value, wanted in cases.items()],
+    ids=lambda part: getattr(part, "__name__", str(part)),
+)
+def test_numbers_for_people(form, value: float | None, wanted: str) -> None:
+    assert form(value) == wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "wanted"),
+    [
+        (0.12, "seconds", "120ms"),
+        (12.0, "milliseconds", "12ms"),
+        (0.5, "fraction", "50%"),
+        (4.0, "requests/second", "4/s"),
+        (3.0, "GB/second", "3"),
+        (40.0, "MB", "40"),
+    ],
+)
+def test_values_in_their_unit(value: float, unit: str, wanted: str) -> None:
+    assert tables.amount(value, unit) == wanted
+
+
+def items(*groups: Pods) -> list[dict[str, object]]:
+    role = RoleMeasurement(name="server", values=(hist("time-to-first-token", 4.0, 0.25),))
+    return summaries([report(*groups, roles=(role,))])
+
+
+def engine(running: float = 3.0) -> Pods:
+    return Pods().pod("p", gauge("requests-running", running), gauge("requests-waiting", 1.0))
+
+
+def router() -> Pods:
+    return Pods("router", "Router", "vllm_router").pod("r", counter("router-successful-requests", 60.0))
+
+
+def printed(picture, columns: int, *, terminal: bool = False) -> list[str]:
+    out = io.StringIO()
+    target = Console(file=out, width=columns, force_terminal=terminal, color_system=None)
+    target.print(picture)
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("columns", [60, 70, 80, 100, 120, 200])
+def test_every_line_fits_and_the_columns_that_matter_stay(columns: int) -> None:
+    lines = printed(tables.deployments(items(engine(), router()), width=columns), columns)
+    assert len(lines) == 3
+    assert all(len(line) <= columns for line in lines)
+    for title in ("DEPLOYMENT", "ROLE", "REPLICAS", "RUNNING", "WAITING", "STATE"):
+        assert title in lines[0].split()
+
+
+def test_all_columns_where_there_is_no_width() -> None:
+    (heading, *_) = printed(tables.deployments(items(engine()), wide=True), 500)
+    assert heading.split("  ")[0] == "NAMESPACE"
+    assert "WHY" in heading
+
+
+def test_names_are_never_read_as_markup() -> None:
+    shown = tables.targets(
+        [
+            {
+                **dict.fromkeys(("ageSeconds", "durationSeconds", "nextDueSeconds", "lastSuccess"), None),
+                "namespace": "[red]ns[/]",
+                "deployment": "d",
+                "pod": "p",
+                "software": "",
+                "state": "Pending",
+                "lastErrorKind": None,
+                "lastError": "",
+                "bodyBytes": 0,
+                "samplesKept": 0,
+                "samplesDropped": 0,
+            }
+        ]
+    )
+    assert printed(shown, 200)[1].split() == ["[red]ns[/]", "d", "p", "-", "Pending", "-", "-", "-", "-", "-", "-"]
+
+
+def test_a_screen_without_a_terminal_prints_changes_only() -> None:
+    out = io.StringIO()
+    target = Console(file=out, width=200)
+    with Screen(target) as screen:
+        for picture in ("one", "one", "two", "two", "one"):
+            screen.show(Text(picture))
+    assert out.getvalue() == "one\ntwo\none\n"
+
+
+def test_a_screen_without_a_terminal_can_be_told_what_a_change_is() -> None:
+    out = io.StringIO()
+    target = Console(file=out, width=300)
+    with Screen(target) as screen:
+        for running in (1.0, 2.0, 3.0):
+            found = items(engine(running))
+            screen.show(deployments_picture(found, target), key=changes_key(found))
+        found = items(Pods().pod("p", state=TargetState.FAILING))
+        screen.show(deployments_picture(found, target, "note"), key=changes_key(found))
+    lines = [line for line in out.getvalue().splitlines() if "server" in line]
+    assert ["3" in lines[0].split(), "Unavailable" in lines[1]] == [False, True]
+    assert len(lines) == 2
+    assert "note" in out.getvalue()
+
+
+def test_a_screen_on_a_terminal_is_drawn_in_place() -> None:
+    out = io.StringIO()
+    target = Console(file=out, width=80, force_terminal=True, _environ={"TERM": "xterm"})
+    with Screen(target) as screen:
+        screen.show(Text("one"))
+        screen.show(Text("two"))
+    assert "\x1b[" in out.getvalue()
+    assert "Ctrl-C ends this." in out.getvalue()
+    assert width(target) == 80
+
+
+def test_no_deployment_is_said() -> None:
+    target = Console(file=io.StringIO())
+    assert printed(deployments_picture([], target), 80) == ["No deployment is observed."]
+
+
+def test_output_that_is_no_terminal_keeps_its_lines_whole(capsys) -> None:
+    target = console()
+    target.print(Text("x" * 500))
+    assert capsys.readouterr().out == "x" * 500 + "\n"
+    assert width(target) is None
