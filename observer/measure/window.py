@@ -208,7 +208,8 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             if step == Step.SKIPPED:
                 return MissingCode.UNREADABLE
             begins = link.starts.get(there, link.start)
-            if step == Step.BASELINE or (part is not None and _too_long(end, begins, link.end, span)):
+            far = part is not None and (_too_long(end, begins, link.end, span) or end - begins > longest)
+            if step == Step.BASELINE or far:
                 break
             if part is None:
                 end = link.end
