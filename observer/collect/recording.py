@@ -46,6 +46,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str
     target: TargetKey | None = None
     body: str = ""
+    content_type: str = ""
     duration: float = 0.0
     failure: FailureKind | None = None
     detail: str = ""
@@ -88,10 +89,19 @@ class Recorder:
         """The set of deployments changed."""
         self._event(Event(mono=at.mono, wall=at.wall, kind="fleet", body=self._keep(self._encode(deployments))))
 
-    def body(self, target: TargetKey, body: bytes, at: Instant, duration: float) -> None:
+    def body(self, target: TargetKey, body: bytes, at: Instant, duration: float, content_type: str = "") -> None:
         """A target answered."""
+        kept = self._keep(body)
         self._event(
-            Event(mono=at.mono, wall=at.wall, kind="body", target=target, body=self._keep(body), duration=duration)
+            Event(
+                mono=at.mono,
+                wall=at.wall,
+                kind="body",
+                target=target,
+                body=kept,
+                content_type=content_type,
+                duration=duration,
+            )
         )
 
     def failed(self, failure: ScrapeFailed) -> None:

@@ -1,0 +1,142 @@
+"""One judging pass over every deployment: gathers evidence, judges, keeps what the next pass needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from observer import evidence
+from observer.judge.judgement import judge, with_verdicts
+from observer.settings import Settings
+from observer.store import Store
+from router_contract.judging import DeploymentInputs, Judged, JudgePolicy, MemberEvidence, Stored
+from router_contract.platform_facts import PlatformFacts
+from router_contract.probes import MemberProbe
+from router_contract.readings import Instant
+from router_contract.router_views import CircuitReading, EndpointSeries, RouterView, ViewFailed
+from router_contract.targets import Component, Deployment, DeploymentKey, Member, TargetKey
+from router_contract.verdicts import Condition, DeploymentReport
+
+Extra = Callable[[Deployment, Instant], Iterable[Condition]]
+"""Conditions that other judges computed for the same instant."""
+
+
+def policy_of(settings: Settings) -> JudgePolicy:
+    """The thresholds that settings ask for."""
+    return JudgePolicy(
+        scrape_period=settings.scrape.period,
+        scrape_timeout=settings.scrape.timeout,
+        view_validity=settings.routers.view_valid,
+        stale_after=settings.windows.expire_after,
+        stall_after=settings.judging.stall_after,
+    )
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    inputs: DeploymentInputs
+    judged: Judged
+
+
+class Judging:
+    """What judging remembers. `judge_all` is one pass; `add_verdicts` shows the last pass in a report."""
+
+    def __init__(self, store: Store, settings: Settings, extra: Extra | None = None) -> None:
+        self._store = store
+        self._policy = policy_of(settings)
+        self._extra = extra
+        self._probes: dict[tuple[DeploymentKey, str], MemberProbe] = {}
+        self._views: dict[DeploymentKey, dict[str, tuple[RouterView | None, ViewFailed | None]]] = {}
+        self._members: dict[tuple[DeploymentKey, str], MemberEvidence] = {}
+        self._stored: dict[DeploymentKey, Stored] = {}
+        self._verdicts: dict[DeploymentKey, _Verdict] = {}
+        self.last_pass: Instant | None = None
+
+    def on_probe(self, probe: MemberProbe) -> None:
+        """An engine's API told something."""
+        self._probes[probe.deployment, probe.uid] = probe
+
+    def on_view(self, key: DeploymentKey, view: RouterView | ViewFailed) -> None:
+        """A router's view was read, or could not be."""
+        pods = self._views.setdefault(key, {})
+        good, _ = pods.get(view.pod_uid, (None, None))
+        pods[view.pod_uid] = (view, None) if isinstance(view, RouterView) else (good, view)
+
+    def load(self, key: DeploymentKey, stored: Stored) -> None:
+        """What was stored before a restart; before the deployment's first pass."""
+        self._stored[key] = stored
+
+    def stored(self) -> dict[DeploymentKey, Stored]:
+        """What must survive a restart."""
+        return dict(self._stored)
+
+    def circuits(self, key: DeploymentKey, member: Member) -> CircuitReading | None:
+        """The circuits that the last metrics read of a router Pod named."""
+        return evidence.circuits(self._store.record(_key(key, member, Component.ROUTER)))
+
+    def endpoints(self, key: DeploymentKey, member: Member) -> EndpointSeries | None:
+        """The endpoints that the last metrics read of a router Pod named."""
+        return evidence.endpoint_series(self._store.record(_key(key, member, Component.ROUTER)))
+
+    def judge_all(self, now: Instant) -> None:
+        """Judge every deployment once; forget those that are gone."""
+        deployments = {deployment.key: deployment for deployment in self._store.deployments()}
+        self._forget(deployments)
+        for key, deployment in deployments.items():
+            inputs = self._inputs(deployment, now)
+            judged = judge(inputs, self._stored.get(key, Stored()), now, self._policy)
+            self._stored[key] = judged.stored
+            self._verdicts[key] = _Verdict(inputs, judged)
+        self.last_pass = now
+
+    def add_verdicts(self, report: DeploymentReport) -> DeploymentReport:
+        """A report with what the last pass said; as it is before the first one."""
+        verdict = self._verdicts.get(report.key)
+        return report if verdict is None else with_verdicts(report, verdict.inputs, verdict.judged)
+
+    def _forget(self, deployments: dict[DeploymentKey, Deployment]) -> None:
+        for table in (self._views, self._stored, self._verdicts):
+            for key in [key for key in table if key not in deployments]:
+                del table[key]
+        alive = {
+            (key, member.uid)
+            for key, deployment in deployments.items()
+            for role in deployment.roles
+            for member in role.members()
+        }
+        self._probes = {key: probe for key, probe in self._probes.items() if key in alive}
+        self._members = {key: member for key, member in self._members.items() if key in alive}
+        for key, pods in self._views.items():
+            router = deployments[key].router
+            uids = {member.uid for member in router.members} if router is not None else set()
+            for uid in [uid for uid in pods if uid not in uids]:
+                del pods[uid]
+
+    def _inputs(self, deployment: Deployment, now: Instant) -> DeploymentInputs:
+        key = deployment.key
+        members: list[MemberEvidence] = []
+        for role in deployment.roles:
+            for member in role.members():
+                seen = evidence.member_evidence(
+                    member,
+                    self._store.record(_key(key, member, Component.ENGINE)),
+                    self._members.get((key, member.uid)),
+                    self._probes.get((key, member.uid)),
+                    deployment.model,
+                )
+                self._members[key, member.uid] = seen
+                members.append(seen)
+        records = [(target.member, self._store.record(target.key)) for target in deployment.targets()]
+        views = [each for pair in self._views.get(key, {}).values() for each in pair if each is not None]
+        return DeploymentInputs(
+            deployment=deployment,
+            facts=PlatformFacts(),
+            members=tuple(members),
+            views=tuple(views),
+            freshness=evidence.freshness(((name, record) for name, record in records if record is not None), now),
+            extra=tuple(self._extra(deployment, now)) if self._extra is not None else (),
+        )
+
+
+def _key(deployment: DeploymentKey, member: Member, component: Component) -> TargetKey:
+    return TargetKey(deployment, member.uid, component, member.metrics.port if member.metrics is not None else 0)

@@ -1,0 +1,228 @@
+"""The blocking entries behind the command line: ``demo``, ``serve``, ``replay``. Each runs until done or stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import uvloop
+
+from exporters.live import Screen, changes_key, console, deployments_picture, summaries
+from observer.app.replay import replay
+from observer.app.watcher import Watcher, describe_watch, package_version
+from observer.clock import Clock, SystemClock
+from observer.collect.allocator import raise_file_limit, tune_allocator
+from observer.collect.recording import Recorder
+from observer.discover.watch import FileWatch
+from observer.settings import Configuration, SettingsError, load_files
+from observer.simulate.control import control_listener
+from observer.simulate.fleet import SimulatedFleet
+from router_contract.verdicts import DeploymentReport, TargetState
+
+_TABLE_PERIOD = 1.0
+_log = logging.getLogger(__name__)
+
+
+def run_demo(
+    *, scenario: str | None = None, once: bool = False, duration: float | None = None, listen: str | None = None
+) -> None:
+    """A simulated fleet on loopback and the observer on it. ``once`` prints one table when every target was read."""
+    _run(_demo(scenario, once=once, duration=duration, listen=listen))
+
+
+def run_serve(files: Sequence[Path], *, listen: str | None = None, record: Path | None = None) -> None:
+    """Watch what files name until stopped. Raises `SettingsError`, `ListenError`, `RecordingError` before it begins."""
+    configuration = load_files(files)
+    _run(_serve(files, configuration, listen, record))
+
+
+def run_replay(file: Path, *, speed: float = 0.0) -> None:
+    """A recording through the same pipeline, at ``speed`` times its own pace (0: without waiting)."""
+    _run(_replay(file, speed))
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    tune_allocator()
+    raise_file_limit()
+    uvloop.run(work)
+
+
+@asynccontextmanager
+async def _until_stopped() -> AsyncIterator[asyncio.Event]:
+    """An event that SIGINT and SIGTERM set, so that everything ends in order."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield stop
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+async def _waited(stop: asyncio.Event, seconds: float) -> bool:
+    """Whether the stop came within some seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+@asynccontextmanager
+async def _following(
+    files: Sequence[Path],
+    configuration: Configuration,
+    clock: Clock,
+    *,
+    listen: str | None,
+    recorder: Recorder | None = None,
+) -> AsyncIterator[Watcher]:
+    """A watcher of what files name, that follows the files while they change."""
+    settings = configuration.settings
+    async with Watcher(settings, clock, listen=listen, recorder=recorder) as watcher:
+        await watcher.watch(configuration.deployments)
+
+        async def changed(new: Configuration) -> None:
+            if new.settings != settings:
+                _log.warning("settings changed: they take effect at the next start; the targets are followed now")
+            await watcher.watch(new.deployments)
+
+        watch = FileWatch(
+            files,
+            load=load_files,
+            invalid=SettingsError,
+            apply=changed,
+            clock=clock,
+            period=settings.files.watch_period,
+        )
+        watcher.supervise("follow the configuration files", watch.run)
+        yield watcher
+
+
+async def _serve(files: Sequence[Path], configuration: Configuration, listen: str | None, record: Path | None) -> None:
+    clock = SystemClock()
+    out = console(stderr=True)
+    with ExitStack() as stack:
+        recorder = None
+        if record is not None:
+            recorder = stack.enter_context(Recorder(record, writer=package_version(), started=clock.now()))
+        async with (
+            _until_stopped() as stop,
+            _following(files, configuration, clock, listen=listen, recorder=recorder) as watcher,
+        ):
+            for notice in configuration.notices:
+                out.print(f"notice: {notice}")
+            out.print(f"watching {describe_watch(configuration.deployments)}; answering at {watcher.url}")
+            await stop.wait()
+    if record is not None:
+        out.print(f"recorded into {record}")
+
+
+async def _demo(scenario: str | None, *, once: bool, duration: float | None, listen: str | None) -> None:
+    clock = SystemClock()
+    console(stderr=True).print("starting the simulated fleet …")
+    async with (
+        _until_stopped() as stop,
+        SimulatedFleet(clock=clock) as simulated,
+        _control(simulated) as control,
+    ):
+        if scenario is not None:
+            await simulated.apply(scenario)
+        with tempfile.TemporaryDirectory(prefix="observer-demo-") as folder:
+            file = Path(folder, "fleet.yaml")
+            _write(file, simulated.document())
+            async with _following([file], load_files([file]), clock, listen=listen or "127.0.0.1:0") as watcher:
+                watcher.supervise("describe the simulated fleet", lambda: _describe(simulated, file))
+                note = _demo_note(watcher.url, control, file)
+                await _show(watcher, stop, note, once=once, seconds=duration)
+
+
+@asynccontextmanager
+async def _control(simulated: SimulatedFleet) -> AsyncIterator[str]:
+    """The simulator's own API, at the address given."""
+    listener = control_listener(simulated)
+    await listener.start()
+    try:
+        yield listener.url
+    finally:
+        await listener.close()
+
+
+async def _show(watcher: Watcher, stop: asyncio.Event, note: str, *, once: bool, seconds: float | None) -> None:
+    """The table: once when everything was read, or until stopped or the time is over."""
+    target = console()
+    if once:
+        if await _first_reads(watcher, stop):
+            target.print(deployments_picture(summaries(_reports(watcher)), target, note))
+        return
+    with Screen(target) as screen:
+        left = seconds
+        while left is None or left > 0:
+            items = summaries(_reports(watcher))
+            screen.show(deployments_picture(items, target, note), key=changes_key(items))
+            if await _waited(stop, _TABLE_PERIOD if left is None else min(left, _TABLE_PERIOD)):
+                return
+            left = None if left is None else left - _TABLE_PERIOD
+
+
+def _demo_note(url: str, control: str, file: Path) -> str:
+    return "\n".join(
+        (
+            f"observer  {url}/api/v1/deployments",
+            f"metrics   {url}/metrics",
+            f"fleet     {file} (what `observer serve --config` would be given)",
+            f"ask       OBSERVER_SERVER={url} observer get | metrics NAME | targets",
+            f"change    curl -X POST {control}/simulate/scenarios/engine-hang (all: {control}/simulate/scenarios)",
+        )
+    )
+
+
+def _write(file: Path, document: dict[str, Any]) -> None:
+    """Write whole or not at all: a reader never sees half a file. JSON is YAML."""
+    fresh = file.with_suffix(".new")
+    fresh.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+    fresh.replace(file)
+
+
+async def _describe(simulated: SimulatedFleet, file: Path) -> None:
+    """Keep the fleet file true while scenarios add and remove members."""
+    written = simulated.document()
+    while True:
+        await asyncio.sleep(_TABLE_PERIOD)
+        document = simulated.document()
+        if document != written:
+            _write(file, document)
+            written = document
+
+
+async def _first_reads(watcher: Watcher, stop: asyncio.Event) -> bool:
+    """Whether every target was read twice (a window needs two reads), or failed twice, before somebody stopped us."""
+    while not await _waited(stop, 0.2):
+        statuses = watcher.source.targets()
+        if all(status.reads >= 2 or status.state is TargetState.SHED for status in statuses):
+            return True
+    return False
+
+
+def _reports(watcher: Watcher) -> list[DeploymentReport]:
+    keys = watcher.source.keys()
+    found = (watcher.source.deployment(key) for key in keys)
+    return [report for report in found if report is not None]
+
+
+async def _replay(file: Path, speed: float) -> None:
+    target = console()
+    async with _until_stopped() as stop:
+        outcome = await replay(file, speed, stop)
+    target.print(deployments_picture(summaries(outcome.reports), target, outcome.note))

@@ -1,0 +1,72 @@
+"""The report source that exporters are handed: the store and the last verdicts, at the moment of the call."""
+
+from __future__ import annotations
+
+from observer.app.judging import Judging
+from observer.clock import Clock
+from observer.collect.scrape import TargetPool
+from observer.settings import Settings
+from observer.store import Store
+from router_contract.targets import DeploymentKey, TargetKey
+from router_contract.verdicts import DeploymentReport, TargetStatus
+
+_LATE_PASSES = 10
+"""A judging pass that is this many periods late means that the loop does not run as it should."""
+
+
+class Source:
+    """Satisfies `exporters.protocols.ReportSource`."""
+
+    def __init__(self, store: Store, pool: TargetPool, judging: Judging, clock: Clock, settings: Settings) -> None:
+        self._store = store
+        self._pool = pool
+        self._judging = judging
+        self._clock = clock
+        self._settings = settings
+        self.loaded = False
+
+    def keys(self) -> tuple[DeploymentKey, ...]:
+        """The deployments that exist now, sorted."""
+        return self._store.keys()
+
+    def deployment(self, key: DeploymentKey) -> DeploymentReport | None:
+        """One deployment's report at this instant, or ``None`` when no such deployment exists."""
+        report = self._store.report(key, self._clock.now(), self._due)
+        return None if report is None else self._judging.add_verdicts(report)
+
+    def targets(self) -> tuple[TargetStatus, ...]:
+        """Every target's status at this instant, sorted by key."""
+        return self._store.statuses(self._clock.now(), self._due)
+
+    async def refresh(self, key: DeploymentKey) -> None:
+        """Read the deployment's targets once more now, within the pool's limits."""
+        deployment = next((each for each in self._store.deployments() if each.key == key), None)
+        if deployment is not None:
+            await self._pool.refresh(target.key for target in deployment.targets())
+
+    def ready(self) -> tuple[bool, str]:
+        """Ready once the targets are known and each was tried once."""
+        if not self.loaded:
+            return False, "the list of targets was not read yet"
+        waiting = sum(record.reads == 0 for record in self._store.records())
+        waiting -= len(self._pool.shed)
+        if waiting > 0:
+            return False, f"{waiting} targets were not tried yet"
+        if self._judging.last_pass is None:
+            return False, "nothing was judged yet"
+        return True, f"{len(self._store.records())} targets are watched"
+
+    def alive(self) -> tuple[bool, str]:
+        """Alive while judging passes come on time."""
+        last = self._judging.last_pass
+        if last is None:
+            return True, "the first judging pass is still to come"
+        late = self._clock.now().mono - last.mono
+        bound = max(_LATE_PASSES * self._settings.judging.period, 10.0)
+        if late > bound:
+            return False, f"the last judging pass began {late:.0f} s ago; at most {bound:.0f} s are normal"
+        return True, f"the last judging pass began {late:.1f} s ago"
+
+    def _due(self, key: TargetKey) -> tuple[float | None, bool]:
+        schedule = self._pool.schedule(key)
+        return (None, False) if schedule is None else (schedule.next_due, schedule.shed)

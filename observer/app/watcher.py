@@ -1,0 +1,212 @@
+"""One running observer: collectors, store, judges and the listener, joined; `Watcher` starts and stops them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+
+from exporters.api import Api
+from exporters.families import FAMILIES
+from exporters.listening import Listen
+from exporters.prometheus import Renderer
+from exporters.self_metrics import SelfMetrics
+from exporters.server import Server
+from observer.app.judging import Judging
+from observer.app.source import Source
+from observer.clock import Clock
+from observer.collect.api_probe import ApiProbe, ProbeOptions, engine_members
+from observer.collect.fetch import Fetched, Fetcher
+from observer.collect.recording import Recorder
+from observer.collect.router_view import RouterViewReader, router_members
+from observer.collect.scrape import TargetPool
+from observer.collect.view_sources import ViewOptions
+from observer.fleet import Policy
+from observer.measure.exposition import Limits
+from observer.settings import Settings
+from observer.store import Store
+from observer.supervise import Supervisor
+from router_contract.probes import MemberProbe
+from router_contract.readings import Instant, ScrapeFailed
+from router_contract.targets import Component, Deployment, DeploymentKey, Target
+
+LAG_PERIOD = 0.5
+"""How often the event loop's lag is measured, in seconds."""
+
+
+def package_version() -> str:
+    """This distribution's version."""
+    return version("modeldeployment-observer")
+
+
+def policy_of(settings: Settings) -> Policy:
+    """The ageing and windows that settings ask for."""
+    return Policy(
+        fresh=settings.scrape.fresh_seconds,
+        expire=settings.windows.expire_after,
+        span=settings.windows.span,
+        longest=settings.windows.max,
+    )
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The reader's limits that settings ask for."""
+    told = settings.limits
+    return Limits(
+        body_bytes=told.body,
+        family_bytes=told.family,
+        line_bytes=told.line,
+        family_series=told.series,
+        labels=told.labels,
+    )
+
+
+def listen_of(settings: Settings, listen: str | None) -> Listen:
+    """Where to listen: what the command line says, else what settings say."""
+    host, _, port = (listen or settings.http.listen).rpartition(":")
+    return Listen(host=host.strip("[]"), port=int(port), answer_seconds=settings.http.request_timeout)
+
+
+class Watcher:
+    """An async context: while it is open, the deployments last given to `watch` are observed and served."""
+
+    def __init__(
+        self, settings: Settings, clock: Clock, *, listen: str | None = None, recorder: Recorder | None = None
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._recorder = recorder
+        self.tally = SelfMetrics(package_version(), platform.python_version())
+        self.store = Store(clock, policy_of(settings), limits_of(settings), self.tally)
+        self.judging = Judging(self.store, settings)
+        self._supervisor = Supervisor(clock)
+        self._fetcher = Fetcher(clock, settings.body_limits, keep_alive=settings.scrape.keep_alive)
+        self._pool = TargetPool(
+            fetcher=self._fetcher,
+            sink=self,
+            clock=clock,
+            supervisor=self._supervisor,
+            settings=settings.scrape,
+            max_targets=settings.limits.targets,
+        )
+        self._probe = self._make_probe()
+        self._views = self._make_views()
+        self.source = Source(self.store, self._pool, self.judging, clock, settings)
+        self._server = Server(self._routes(), listen_of(settings, listen), self.tally)
+        self._stack = AsyncExitStack()
+
+    def _make_probe(self) -> ApiProbe:
+        return ApiProbe(
+            fetcher=self._fetcher,
+            sink=self.on_probe,
+            clock=self._clock,
+            supervisor=self._supervisor,
+            options=ProbeOptions.of(self._settings.scrape.period, self._settings.scrape.timeout),
+            most=self._settings.limits.targets,
+        )
+
+    def _make_views(self) -> RouterViewReader:
+        told = self._settings.routers
+        return RouterViewReader(
+            fetcher=self._fetcher,
+            sink=self.judging.on_view,
+            clock=self._clock,
+            supervisor=self._supervisor,
+            circuits=lambda subject: self.judging.circuits(subject.deployment, subject.member),
+            endpoints=lambda subject: self.judging.endpoints(subject.deployment, subject.member),
+            options=ViewOptions(
+                period=told.view_period,
+                timeout=told.view_timeout,
+                valid=told.view_valid,
+                series_fresh=self._settings.scrape.fresh_seconds,
+            ),
+            most=self._settings.limits.targets,
+        )
+
+    def _routes(self) -> list[web.AbstractRouteDef]:
+        return Api(self.source, Renderer(FAMILIES, self.tally.registry)).routes()
+
+    @property
+    def url(self) -> str:
+        """Where the listener is."""
+        return self._server.url
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._fetcher)
+            # The listener closes after the supervised children have ended, so that probes answer until the last moment.
+            await self._server.start()
+            stack.push_async_callback(self._server.stop)
+            await stack.enter_async_context(self._supervisor)
+            self._supervisor.start("measure the loop's lag", self._measure_lag)
+            self._supervisor.start("judge", self._judge)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def watch(self, deployments: Iterable[Deployment]) -> None:
+        """Observe exactly these from now on. On return no read of a target that left is under way."""
+        found = tuple(deployments)
+        self.store.set_deployments(found)
+        if self._recorder is not None:
+            self._recorder.fleet(found, self._clock.now())
+        await self._pool.sync(target for deployment in found for target in deployment.targets())
+        await self._probe.sync(engine_members(found))
+        await self._views.sync(router_members(found))
+        self.source.loaded = True
+
+    def on_body(self, target: Target, body: Fetched, at: Instant, duration_seconds: float) -> None:
+        """A target answered."""
+        if self._recorder is not None:
+            self._recorder.body(target.key, body.data, at, duration_seconds, body.content_type)
+        before = self.store.resets(target.key)
+        self.store.on_body(target, body.data, body.content_type, at, duration_seconds)
+        if target.component is Component.ENGINE and self.store.resets(target.key) > before:
+            self._probe.restarted(target.key.deployment, target.key.member_uid)
+
+    def on_failure(self, target: Target, failure: ScrapeFailed) -> None:
+        """A target did not answer."""
+        if self._recorder is not None:
+            self._recorder.failed(failure)
+        self.store.on_failure(target, failure)
+
+    def on_probe(self, probe: MemberProbe) -> None:
+        """An engine's API told something: its version decides which names are read."""
+        self.judging.on_probe(probe)
+        if probe.version is not None:
+            self.store.tell_version(probe.deployment, probe.uid, probe.version.version)
+
+    def supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Keep one more task running for as long as the observer runs."""
+        self._supervisor.start(name, run)
+
+    async def _measure_lag(self) -> None:
+        while True:
+            due = self._clock.now().mono + LAG_PERIOD
+            await asyncio.sleep(LAG_PERIOD)
+            self.tally.lagged(max(0.0, self._clock.now().mono - due))
+
+    async def _judge(self) -> None:
+        while True:
+            self.judging.judge_all(self._clock.now())
+            await asyncio.sleep(self._settings.judging.period)
+
+
+def describe_watch(deployments: Iterable[Deployment]) -> str:
+    """One line about what is watched."""
+    found: list[DeploymentKey] = []
+    targets = 0
+    for deployment in deployments:
+        found.append(deployment.key)
+        targets += sum(1 for _ in deployment.targets())
+    return f"{len(found)} deployments, {targets} targets"

@@ -1,0 +1,157 @@
+"""From what was read to what judges are handed: evidence of members, circuits and endpoints of routers. Pure.
+
+A field is filled only where somebody looked; everything else stays "nobody looked".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from observer.fleet import Record
+from router_contract.judging import MemberEvidence, RankEvidence, TargetFreshness
+from router_contract.probes import MemberProbe
+from router_contract.readings import FailureKind, Instant
+from router_contract.router_views import CircuitReading, EndpointSeries
+from router_contract.targets import Member
+from router_contract.vocabulary import Vocabulary
+
+LOAD = ("requests-running", "requests-waiting")
+CIRCUIT = "router-worker-circuit"
+OUTCOMES = "router-worker-outcomes"
+ENDPOINT_QUEUE = "router-endpoint-queue-size"
+READY_ENDPOINTS = "router-backends"
+
+
+def member_evidence(
+    member: Member,
+    record: Record | None,
+    before: MemberEvidence | None,
+    probe: MemberProbe | None,
+    model: str | None,
+) -> MemberEvidence:
+    """What was seen of one member so far; ``before`` is what the last pass had, for since-when facts."""
+    if record is None:
+        return MemberEvidence(uid=member.uid, started_at=member.started_at)
+    health = probe.health if probe is not None else None
+    listed = probe.models if probe is not None else None
+    failure = record.failure
+    current = failure is not None and (record.read_at is None or failure.at > record.read_at)
+    life = incarnation(member, record)
+    return MemberEvidence(
+        uid=member.uid,
+        first_seen=record.first_seen,
+        incarnation=life,
+        answered_at=record.read_at,
+        failed_at=failure.at if failure is not None and current else None,
+        failure=FailureKind(failure.kind) if failure is not None and current else None,
+        failure_detail=failure.detail if failure is not None and current else "",
+        health_at=health.at if health is not None and health.healthy else None,
+        unhealthy_at=health.at if health is not None and not health.healthy else None,
+        listed_model=_listed(listed.models, model) if listed is not None else None,
+        listed_at=listed.at if listed is not None else None,
+        ranks=ranks(record, before if before is not None and before.incarnation == life else None),
+        started_at=member.started_at,
+        attempt=None if member.restarts is None else member.restarts + 1,
+        families=tuple(sorted(record.frame.shape.types)) if record.frame is not None else None,
+    )
+
+
+def _listed(models: tuple[str, ...], model: str | None) -> bool:
+    """Whether the deployment's model is listed; where none is declared, any model is enough."""
+    return bool(models) if model is None else model in models
+
+
+def incarnation(member: Member, record: Record) -> str:
+    """A text that changes with each life of the program that was seen: the container's, then the series' own."""
+    start = record.chain.process_start
+    return f"{member.restarts}/{member.started_at}/{record.chain.resets}/{None if start is None else round(start)}"
+
+
+def ranks(record: Record, before: MemberEvidence | None) -> tuple[RankEvidence, ...]:
+    """The work and the progress of every data-parallel rank that the body names."""
+    frame, table = record.frame, record.vocabulary
+    if frame is None or table is None or record.read_at is None:
+        return ()
+    work: dict[str, float] = {}
+    for signal in LOAD:
+        for series in frame.series(signal):
+            rank = dict(series.labels).get("rank", "0")
+            work[rank] = work.get(rank, 0.0) + series.value
+    moved = _moved(record, table)
+    earlier = {each.rank: each for each in before.ranks} if before is not None else {}
+    first = record.chain.first_at
+    return tuple(
+        RankEvidence(
+            rank=rank,
+            work=work.get(rank),
+            work_since=_work_since(work.get(rank), earlier.get(rank), record.read_at),
+            moved_at=_instant(moved.get(rank), record.read_at),
+            watched_since=_watched(earlier.get(rank), first, record),
+        )
+        for rank in sorted({*work, *moved})
+    )
+
+
+def _watched(before: RankEvidence | None, first: Instant | None, record: Record) -> Instant | None:
+    """Since when this life is watched: the chain's first read, or the read that found the reset."""
+    if before is not None and before.watched_since is not None:
+        return before.watched_since
+    return record.read_at if record.chain.resets else first
+
+
+def _work_since(work: float | None, before: RankEvidence | None, at: Instant) -> Instant | None:
+    if work is None or work <= 0:
+        return None
+    return before.work_since if before is not None and before.work_since is not None else at
+
+
+def _moved(record: Record, table: Vocabulary) -> dict[str, float | None]:
+    """When a progress signal of each rank last grew, mono seconds; ``None`` when it has not while watched."""
+    tail = record.chain.tail
+    found: dict[str, float | None] = {}
+    if tail is None:
+        return found
+    for signal in table.progress:
+        for place in tail.columns.of_signal.get(signal, ()):
+            rank = dict(tail.columns.series[place].labels).get("rank", "0")
+            moved = float(tail.moved[place])
+            known = found.get(rank)
+            found[rank] = known if math.isnan(moved) else moved if known is None else max(known, moved)
+    return found
+
+
+def _instant(mono: float | None, at: Instant) -> Instant | None:
+    return None if mono is None else Instant(mono, at.wall - (at.mono - mono))
+
+
+def circuits(record: Record | None) -> CircuitReading | None:
+    """The circuits of a router's last metrics read; ``None`` when its metrics were never read."""
+    if record is None or record.frame is None or record.read_at is None:
+        return None
+    return CircuitReading(
+        states=tuple((dict(series.labels).get("worker", ""), series.value) for series in record.frame.series(CIRCUIT)),
+        finished=tuple(sorted({dict(series.labels).get("worker", "") for series in record.frame.series(OUTCOMES)})),
+        at=record.read_at,
+    )
+
+
+def endpoint_series(record: Record | None) -> EndpointSeries | None:
+    """The endpoints that an llm-d router's last metrics read names; ``None`` when its metrics were never read."""
+    if record is None or record.frame is None or record.read_at is None:
+        return None
+    names = {dict(series.labels).get("endpoint", "") for series in record.frame.series(ENDPOINT_QUEUE)}
+    ready = [series.value for series in record.frame.series(READY_ENDPOINTS)]
+    return EndpointSeries(endpoints=tuple(sorted(names - {""})), ready=sum(ready) if ready else None, at=record.read_at)
+
+
+def freshness(records: Iterable[tuple[str, Record]], now: Instant) -> tuple[TargetFreshness, ...]:
+    """How old the last good read of each expected target is, in the order given."""
+    return tuple(
+        TargetFreshness(
+            name=name,
+            age=None if record.read_at is None else now.mono - record.read_at.mono,
+            detail=record.failure.detail if record.failure is not None and record.consecutive else "",
+        )
+        for name, record in records
+    )

@@ -1,0 +1,203 @@
+"""Holds the current fleet: takes observations in as they come and makes the report of any instant.
+
+Everything here runs on the event loop without awaiting, so each change is atomic. What an observation means is decided
+in `observer.fleet`; this module only keeps the result, for exactly the targets that exist now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Protocol
+
+import msgspec
+
+from observer import fleet
+from observer.clock import Clock
+from observer.fleet import Policy, Record
+from observer.measure.exposition import Limits, Reader
+from observer.measure.extract import Extractor, Unreadable
+from router_contract import catalog
+from router_contract.readings import Instant, ScrapeFailed
+from router_contract.targets import Component, Deployment, DeploymentKey, Member, Target, TargetKey
+from router_contract.verdicts import DeploymentReport, TargetReport, TargetStatus
+from router_contract.vocabulary import Vocabulary
+
+OPENMETRICS = "application/openmetrics-text"
+
+
+class Tally(Protocol):
+    """Counts what reading costs and gives."""
+
+    def scraped(
+        self, source: str, result: str, duration_seconds: float, body_bytes: int, parse_seconds: float | None
+    ) -> None:
+        """One read ended; ``parse_seconds`` is ``None`` when nothing was parsed."""
+        ...
+
+    def discarded(self, reason: str, samples: int) -> None:
+        """Samples of wanted families were dropped."""
+        ...
+
+
+NextDue = Callable[[TargetKey], tuple[float | None, bool]]
+"""When a target is read next (mono seconds, ``None`` when not scheduled), and whether it is left out."""
+
+
+class Store:
+    """The one mutable cell: deployments, and a record for each of their targets."""
+
+    def __init__(self, clock: Clock, policy: Policy, limits: Limits, tally: Tally) -> None:
+        self._clock = clock
+        self._policy = policy
+        self._limits = limits
+        self._tally = tally
+        self._deployments: dict[DeploymentKey, Deployment] = {}
+        self._records: dict[TargetKey, Record] = {}
+        self._incarnations: dict[TargetKey, Hashable] = {}
+        self._extractors: dict[tuple[Component, str, str | None, str | None], Extractor] = {}
+        self._readers: dict[object, Reader] = {}
+        self._told_versions: dict[TargetKey, str] = {}
+        self.unknown: dict[str, str] = {}
+
+    def set_deployments(self, deployments: Iterable[Deployment]) -> None:
+        """The deployments that exist now. Records of targets that are gone are dropped with everything they held."""
+        found = {deployment.key: deployment for deployment in deployments}
+        targets = fleet.wanted_keys(found.values())
+        now = self._clock.now()
+        self._records = {key: self._record(key, target, now) for key, target in targets.items()}
+        self._incarnations = {
+            TargetKey(deployment.key, member.uid, component, member.metrics.port): incarnation(member)
+            for deployment in found.values()
+            for component, member in members(deployment)
+            if member.metrics is not None
+        }
+        self._told_versions = {key: version for key, version in self._told_versions.items() if key in targets}
+        self._deployments = dict(sorted(found.items()))
+
+    def _record(self, key: TargetKey, target: Target, now: Instant) -> Record:
+        known = self._records.get(key)
+        table = self._table(target)
+        if known is None:
+            return Record(target=target, first_seen=now, vocabulary=table, version=target.version)
+        return msgspec.structs.replace(known, target=target, vocabulary=table)
+
+    def _table(self, target: Target) -> Vocabulary | None:
+        try:
+            return catalog.lookup(target.component, target.software)
+        except catalog.UnknownSoftware as error:
+            self.unknown[target.software] = str(error)
+            return None
+
+    def tell_version(self, deployment: DeploymentKey, member_uid: str, version: str) -> None:
+        """A member said which version it is; its next read is read by that version's names."""
+        for key in self._records:
+            if (key.deployment, key.member_uid) == (deployment, member_uid):
+                self._told_versions[key] = version
+
+    def resets(self, key: TargetKey) -> int:
+        """How many restarts of a target's counters were seen."""
+        record = self._records.get(key)
+        return 0 if record is None else record.chain.resets
+
+    def on_body(self, target: Target, data: bytes, content_type: str, at: Instant, duration: float) -> None:
+        """A target answered. An answer that comes after its target left is dropped."""
+        record = self._records.get(target.key)
+        if record is None:
+            return
+        if record.vocabulary is None:
+            self._tally.scraped(target.component, "Ok", duration, len(data), None)
+            self._records[target.key] = msgspec.structs.replace(
+                record, reads=record.reads + 1, read_at=at, duration=duration, body_bytes=len(data), consecutive=0
+            )
+            return
+        extractor = self._extractor(target, record.vocabulary)
+        started = self._clock.now().mono
+        frame = extractor.read(data, previous=record.frame, openmetrics=content_type.startswith(OPENMETRICS))
+        parse = self._clock.now().mono - started
+        if isinstance(frame, Unreadable):
+            self._tally.scraped(target.component, frame.kind, duration, len(data), parse)
+            failure = ScrapeFailed(
+                target=target.key,
+                at=at,
+                kind=frame.kind,
+                detail=frame.detail,
+                duration_seconds=duration,
+                body_bytes=len(data),
+            )
+            self._records[target.key] = fleet.failed(record, failure)
+            return
+        self._tally.scraped(target.component, "Ok", duration, len(data), parse)
+        for problem in frame.problems:
+            self._tally.discarded(problem.kind, 1)
+        chain = record.chain.push(frame, at, self._incarnations.get(target.key))
+        self._records[target.key] = fleet.read(record, frame, chain, at, duration=duration, body_bytes=len(data))
+
+    def on_failure(self, target: Target, failure: ScrapeFailed) -> None:
+        """A target did not answer."""
+        record = self._records.get(target.key)
+        if record is not None:
+            self._tally.scraped(target.component, failure.kind, failure.duration_seconds, failure.body_bytes, None)
+            self._records[target.key] = fleet.failed(record, failure)
+
+    def _extractor(self, target: Target, table: Vocabulary) -> Extractor:
+        version = target.version or self._told_versions.get(target.key)
+        key = (target.component, target.software, version, target.model)
+        known = self._extractors.get(key)
+        if known is None:
+            known = Extractor(table, version=version, model=target.model, limits=self._limits, cache=self._readers)
+            self._extractors[key] = known
+        return known
+
+    def keys(self) -> tuple[DeploymentKey, ...]:
+        """The deployments that exist now, sorted."""
+        return tuple(self._deployments)
+
+    def deployments(self) -> tuple[Deployment, ...]:
+        """The deployments themselves, sorted by key."""
+        return tuple(self._deployments.values())
+
+    def record(self, key: TargetKey) -> Record | None:
+        """What is kept of one target."""
+        return self._records.get(key)
+
+    def records(self) -> tuple[Record, ...]:
+        """What is kept of every target."""
+        return tuple(self._records.values())
+
+    def report(self, key: DeploymentKey, now: Instant, due: NextDue) -> DeploymentReport | None:
+        """One deployment at an instant, as measured; ``None`` when it does not exist."""
+        deployment = self._deployments.get(key)
+        if deployment is None:
+            return None
+        records = (self._records[target.key] for target in deployment.targets())
+        return fleet.report(deployment, (self._target(record, now, due) for record in records), now)
+
+    def _target(self, record: Record, now: Instant, due: NextDue) -> TargetReport:
+        found = fleet.values(record, now, self._policy)
+        return TargetReport(status=self._status(record, now, due), values=found, merged=fleet.merged(found))
+
+    def statuses(self, now: Instant, due: NextDue) -> tuple[TargetStatus, ...]:
+        """How every target stands, sorted by key."""
+        return tuple(self._status(self._records[key], now, due) for key in sorted(self._records))
+
+    def _status(self, record: Record, now: Instant, due: NextDue) -> TargetStatus:
+        moment, shed = due(record.target.key)
+        return fleet.status(record, now, moment, shed=shed)
+
+
+def members(deployment: Deployment) -> Iterable[tuple[Component, Member]]:
+    """Every member of a deployment with the kind of program it runs."""
+    for role in deployment.roles:
+        for member in role.members():
+            yield Component.ENGINE, member
+    if deployment.router is not None:
+        for member in deployment.router.members:
+            yield Component.ROUTER, member
+    for store in deployment.stores:
+        for member in store.members:
+            yield Component.STORE, member
+
+
+def incarnation(member: Member) -> Hashable:
+    """What is known of a member's life besides its series; ``None`` where the platform tells nothing."""
+    return None if member.restarts is None and member.started_at is None else (member.restarts, member.started_at)
