@@ -148,6 +148,40 @@ async def test_a_restarted_container_is_asked_again(fetcher: Fetcher) -> None:
         assert api.asked.count("/version") == 2
 
 
+async def test_an_answer_that_a_restart_overtook_does_not_count(fetcher: Fetcher) -> None:
+    kept = Kept()
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def old(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
+        asked.set()
+        await go.wait()
+        await reply(b'{"version":"old"}')(reader, writer, head)
+
+    versions = in_turn(old, reply(b'{"version":"new"}'))
+    async with Api({"/version": versions, "/v1/models": MODELS}).running() as api, probing(fetcher, kept) as probe:
+        await probe.sync([member(api.port)])
+        await asked.wait()
+        probe.restarted(KEY, "uid-a")
+        go.set()
+        await kept.rounds(2)
+    assert {each.version.version for each in kept.probes if each.version is not None} == {"new"}
+
+
+async def test_a_process_that_comes_back_after_refusing_is_asked_who_it_is(fetcher: Fetcher) -> None:
+    kept = Kept()
+    async with probing(fetcher, kept) as probe:
+        async with Api({"/version": reply(b'{"version":"1"}'), "/v1/models": MODELS}).running() as api:
+            port = api.port
+            await probe.sync([member(port)])
+            await kept.rounds(2)
+        down = await kept.rounds(2)
+        assert down.models_failed is not None
+        async with Api({"/version": reply(b'{"version":"2"}'), "/v1/models": MODELS}).running(port):
+            back = await kept.rounds(3)
+    assert back.version is not None
+    assert back.version.version == "2"
+
+
 async def test_what_was_told_stays_beside_a_later_failure(fetcher: Fetcher) -> None:
     kept = Kept()
     routes = {"/v1/models": MODELS, "/health": reply()}

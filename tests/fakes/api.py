@@ -70,8 +70,9 @@ class Api:
         await self.routes.get(path, reply(status="404 Not Found"))(reader, writer, head)
 
     @contextlib.asynccontextmanager
-    async def running(self, host: str = "127.0.0.1") -> AsyncIterator[Api]:
-        async with serving(self._answer, host=host) as self.server:
+    async def running(self, port: int = 0) -> AsyncIterator[Api]:
+        """Serve; with a ``port`` in the place of a server that ended."""
+        async with serving(self._answer, port=port) as self.server:
             yield self
 
 

@@ -23,7 +23,7 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def serving(
-    answer: Answer, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", greeting: bytes = b""
+    answer: Answer, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", greeting: bytes = b"", port: int = 0
 ) -> AsyncIterator[Server]:
     """A server that reads request heads and lets ``answer`` reply to each, on one connection after another.
 
@@ -44,7 +44,7 @@ async def serving(
         writers.discard(writer)
         writer.close()
 
-    server = await asyncio.start_server(connected, host, 0, ssl=tls)
+    server = await asyncio.start_server(connected, host, port, ssl=tls)
     seen.port = server.sockets[0].getsockname()[1]
     try:
         yield seen
