@@ -96,7 +96,9 @@ VOCABULARY = Vocabulary(
     ),
     views=(
         # Without the route it goes to an engine, moves the counters and is an outcome of that worker's circuit.
-        ViewPath(source=ViewSource.OBSERVER_ENDPOINTS, form=ViewForm.OBSERVER, path="/observer/endpoints", proxied=True),
+        ViewPath(
+            source=ViewSource.OBSERVER_ENDPOINTS, form=ViewForm.OBSERVER, path="/observer/endpoints", proxied=True
+        ),
         ViewPath(source=ViewSource.WORKERS_API, form=ViewForm.WORKERS, path="/workers"),
         ViewPath(source=ViewSource.WORKERS_API, form=ViewForm.URLS, path="/list_workers"),
     ),
