@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from observer.judge.eligibility import built_with
 from observer.judge.groups import JudgedGroup
 from observer.judge.parallelism import disaggregated, engine_family
 from router_contract.judging import DeploymentInputs, MemberEvidence
@@ -60,8 +61,7 @@ def drain_answer(inputs: DeploymentInputs, role: Role, replica: Replica, group: 
         return say(DrainState.UNSUPPORTED, f"engine {role.engine!r} has no load gauges that we know")
     if disaggregated(role):
         return say(DrainState.UNSUPPORTED, "the command splits or balances requests outside this replica")
-    shape = next((leg for leg in group.verdict.legs if leg.name is LegName.MEMBER_SET_COMPLETE), None)
-    if shape is None or shape.state is LegState.UNKNOWN:
+    if not _shape_known(inputs, role, replica, group):
         return say(DrainState.UNKNOWN, "the replica's shape cannot be read")
     members = [member for member in replica.members if member.serves and not member.ancillary]
     if not members:
@@ -77,6 +77,15 @@ def drain_answer(inputs: DeploymentInputs, role: Role, replica: Replica, group: 
     if total > 0:
         return say(DrainState.BUSY, f"{total:g} requests", total if not held else None)
     return say(DrainState.UNKNOWN, held) if held else say(DrainState.IDLE, "two reads of every gauge are 0", 0.0)
+
+
+def _shape_known(inputs: DeploymentInputs, role: Role, replica: Replica, group: JudgedGroup) -> bool:
+    """Whether it is known who must be asked; a replica on its way out is known by the members that leave."""
+    members = tuple(member for member in replica.members if not member.ancillary)
+    if all(member.terminating for member in members):
+        return built_with(role, replica, members, declared=inputs.facts.declared)[0] is not None
+    shape = next((leg for leg in group.verdict.legs if leg.name is LegName.MEMBER_SET_COMPLETE), None)
+    return shape is not None and shape.state is not LegState.UNKNOWN
 
 
 def _load(member: Member, evidence: MemberEvidence) -> tuple[float | None, str]:

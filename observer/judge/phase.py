@@ -10,6 +10,7 @@ from observer.judge.groups import JudgedGroup, ranks_seen
 from observer.judge.parallelism import read_parallelism
 from observer.judge.qualification import eligible_count
 from observer.judge.readiness import readiness, serves_tls
+from observer.judge.standing import refused_since_answer
 from router_contract.judging import DeploymentInputs
 from router_contract.platform_facts import Unset
 from router_contract.status import Endpoints, GroupVerdict, Phase, RoleStatus
@@ -92,8 +93,7 @@ def _member_ready(inputs: DeploymentInputs, group: GroupVerdict, uid: str) -> bo
         verdict = next((member for member in group.members if member.uid == uid), None)
         if verdict is None or verdict.ready == Ready.TRUE:
             return None if verdict is None else True
-        not_there = verdict.ready == Ready.FALSE or verdict.standing in {"Loading", "StartupLoop", "Down"}
-        return False if not_there else None
+        return False if verdict.ready == Ready.FALSE or refused_since_answer(inputs.evidence(uid)) else None
     for role in inputs.deployment.roles:
         for member in role.members():
             if member.uid == uid:
