@@ -95,7 +95,7 @@ def _assembled(
         latency=_or_unset(by_pod[Section.LATENCY]),
         traffic=_or_unset(by_pod[Section.TRAFFIC]),
         transfer=_or_unset(by_pod[Section.TRANSFER]),
-        missing=_or_unset(sorted(gaps, key=lambda entry: (entry.pod, entry.source, str(entry.code)))),
+        missing=_or_unset(sorted(set(gaps), key=lambda entry: (entry.pod, entry.source, str(entry.code)))),
         partial=any(REASONS[MissingCode(gap.code)].partial for gap in gaps if isinstance(gap.code, str)),
         coverage=people.coverage(),
         skipped=people.skipped or UNSET,

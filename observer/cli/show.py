@@ -134,7 +134,11 @@ def targets(asked: Asked, deployment: str | None, component: str | None, state: 
             items += part["items"]
             token = part["metadata"].get("continue", "")
             if not token:
-                return {"items": items}
+                return {
+                    "items": sorted(
+                        items, key=lambda item: [item[name] for name in ("namespace", "deployment", "pod", "port")]
+                    )
+                }
 
     def draw(answer: Any, wide: bool, width: int | None) -> RenderableType:
         if not answer["items"]:

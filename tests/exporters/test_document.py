@@ -673,6 +673,7 @@ def test_what_routers_count(software: str, values, samples, gaps, partial: bool)
     made = document(Pods().pod("p", *vllm()), router(software, *values))
     assert {e.name: e.samples for e in made.traffic or () if e.pod == "router-0"} == samples
     assert {(short(m.source), m.code) for m in made.missing if m.pod == "router-0"} == gaps
+    assert len(set(made.missing)) == len(made.missing)
     assert made.partial is partial
 
 

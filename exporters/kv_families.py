@@ -1,0 +1,151 @@
+"""Our metric families about KV events and the block index, and about the receiving side.
+
+A family's rows come from the source at the moment of the scrape, so a stream that is gone takes its series along.
+``port`` is the publisher's; ``tier`` is the medium as the engine writes it. What is not known has no series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from exporters.family import RANK, Family, FamilyType, Row
+from exporters.kv import KvSource
+from router_contract.kv_streams import KvStreamSummary, StreamState
+
+_EVENT_TYPES = ("stored", "removed", "cleared", "unknown", "damaged")
+Numbers = Callable[[KvStreamSummary], Iterable[tuple[tuple[str, ...], float]]]
+
+
+def _labels(stream: KvStreamSummary) -> tuple[str, ...]:
+    source = stream.source
+    key = source.key
+    port = source.source.endpoint.rpartition(":")[2]
+    return (key.deployment.namespace, key.deployment.name, source.role, source.member, port, str(key.rank))
+
+
+def kv_families(source: KvSource) -> tuple[Family, ...]:
+    """Every family over one source; append them to the table."""
+
+    def family(name: str, text: str, numbers: Numbers, *labels: str, kind: FamilyType = FamilyType.COUNTER) -> Family:
+        def rows(_: object) -> Iterator[Row]:
+            for stream in source.kv_streams():
+                for extra, number in numbers(stream):
+                    yield (*_labels(stream), *extra), number
+
+        return Family(name=name, help=text, type=kind, labels=(*RANK, *labels), rows=rows)
+
+    gauge = FamilyType.GAUGE
+    return (
+        family("modeldeployment_kv_events_total", "KV-cache events applied, by type.", _events, "type"),
+        family("modeldeployment_kv_event_batches_total", "Event batches applied.", _one("batches")),
+        family("modeldeployment_kv_event_gaps_total", "Gaps seen in the sequence of batches.", _one("gaps")),
+        family("modeldeployment_kv_event_missed_total", "Batches lost beyond the replay buffer.", _one("missed")),
+        family("modeldeployment_kv_event_repaired_total", "Missing batches that replays brought.", _one("repaired")),
+        family("modeldeployment_kv_event_duplicates_total", "Batches received again.", _one("duplicates")),
+        family("modeldeployment_kv_event_resets_total", "New lives of a publisher.", _one("resets")),
+        family("modeldeployment_kv_event_undecodable_total", "Batches that could not be decoded.", _one("undecodable")),
+        family("modeldeployment_kv_event_replays_total", "Replay requests by what became of them.", _replays, "result"),
+        family(
+            "modeldeployment_kv_event_malformed_total", "Messages that were no batch, by reason.", _malformed, "reason"
+        ),
+        family("modeldeployment_kv_event_last_sequence", "The last sequence applied.", _sequence, kind=gauge),
+        family(
+            "modeldeployment_kv_event_last_timestamp_seconds", "When the last event was applied.", _last, kind=gauge
+        ),
+        family("modeldeployment_kv_event_stream_state", "1 at the state of the stream.", _state, "state", kind=gauge),
+        family(
+            "modeldeployment_kv_event_history_complete", "1 when the whole history is known.", _complete, kind=gauge
+        ),
+        family("modeldeployment_kv_index_blocks", "Blocks held, by tier.", _blocks, "tier", kind=gauge),
+        family("modeldeployment_kv_index_bytes", "Estimated size in our index, by tier.", _bytes, "tier", kind=gauge),
+        family("modeldeployment_kv_index_unanchored_blocks", "Blocks whose parent is unknown.", _loose, kind=gauge),
+        family(
+            "modeldeployment_kv_index_approximate",
+            "1 by reason why blocks may differ.",
+            _approximate,
+            "reason",
+            kind=gauge,
+        ),
+        *_receiver_families(source),
+    )
+
+
+def _one(name: str) -> Numbers:
+    def numbers(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
+        yield (), getattr(stream.counters, name)
+
+    return numbers
+
+
+def _events(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
+    counts = dict(stream.counters.events)
+    for kind in _EVENT_TYPES:
+        yield (kind,), counts.get(kind, 0)
+
+
+def _replays(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
+    for result, count in stream.counters.replays:
+        yield (result,), count
+
+
+def _malformed(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
+    for reason, count in stream.counters.malformed:
+        yield (reason,), count
+
+
+def _sequence(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
+    if stream.last_sequence is not None:
+        yield (), stream.last_sequence
+
+
+def _last(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
+    if stream.last_event is not None:
+        yield (), stream.last_event.wall
+
+
+def _state(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
+    for state in StreamState:
+        yield (state,), float(stream.state is state)
+
+
+def _complete(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield (), float(stream.history == "complete")
+
+
+def _blocks(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
+    for medium in stream.media:
+        yield (medium.medium,), medium.blocks
+
+
+def _bytes(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
+    for medium in stream.media:
+        yield (medium.medium,), medium.estimated_bytes
+
+
+def _loose(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
+    yield (), stream.unanchored
+
+
+def _approximate(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
+    for reason in stream.approximate:
+        yield (reason,), 1.0
+
+
+def _receiver_families(source: KvSource) -> tuple[Family, ...]:
+    def family(name: str, text: str, field: str, kind: FamilyType) -> Family:
+        def rows(_: object) -> Iterator[Row]:
+            yield (), getattr(source.kv_receiver(), field)
+
+        return Family(name=name, help=text, type=kind, labels=(), rows=rows)
+
+    gauge, counter = FamilyType.GAUGE, FamilyType.COUNTER
+    return (
+        family("observer_event_queue_bytes", "Event bytes waiting for the index.", "queued_bytes", gauge),
+        family("observer_event_queue_depth", "Event messages waiting for the index.", "queued_messages", gauge),
+        family("observer_event_queue_capacity_bytes", "Event bytes that may wait.", "capacity_bytes", gauge),
+        family("observer_event_pauses_total", "Times receiving stopped because the queue was full.", "pauses", counter),
+        family("observer_event_messages_total", "Event messages received.", "received_messages", counter),
+        family(
+            "observer_event_discarded_total", "Event messages of streams already gone.", "discarded_messages", counter
+        ),
+    )
