@@ -191,7 +191,7 @@ class SimulatedDeployment:
             engine = replica.engine
             engine.load_seconds, engine.warm_seconds = engine.spec.load_seconds, engine.spec.warm_seconds
             engine.behaviour.steady()
-            if engine.phase is Phase.LOADING:
+            if engine.phase in (Phase.LOADING, Phase.WARMING):
                 await engine.die()
             await engine.start()
         for router in self.routers:

@@ -242,9 +242,14 @@ class SimulatedRouter(ABC, Generic[SeriesT]):
             return web.Response(status=upstream.status, body=await upstream.read(), headers={"Content-Type": kind})
         response = web.StreamResponse(status=upstream.status, headers={"Content-Type": kind})
         await response.prepare(request)
-        async for piece in upstream.content.iter_any():
-            await response.write(piece)
-        await response.write_eof()
+        try:
+            async for piece in upstream.content.iter_any():
+                await response.write(piece)
+            await response.write_eof()
+        except (aiohttp.ClientError, OSError):
+            # The head has left: no other worker can answer now, the client sees a broken stream.
+            if request.transport is not None:
+                request.transport.abort()
         return response
 
     def since(self, ask: Ask) -> float:

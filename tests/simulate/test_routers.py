@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import aiohttp
 import pytest
 
 from observer.simulate.workers import DECODE, ENCODE, PREFILL, WorkerAddress
@@ -311,3 +312,54 @@ async def test_a_restart_of_the_router_begins_its_series_anew(software: str) -> 
         assert (router.api.url, router.metrics.url) == (api, metrics)
         assert samples(await made.metrics(router), f"{PREFIX[software]}_cb_outcomes_total") == []
         assert await made.post(router.api.url) == 200
+
+
+@pytest.mark.parametrize("software", BOTH)
+async def test_a_worker_that_dies_inside_a_stream_breaks_it_and_nothing_is_retried(
+    software: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench() as made:
+        router, engines = await setting(made, software, 2)
+        call = asyncio.ensure_future(made.post(router.api.url, stream=True, max_tokens=4000 - 100))
+        await until(lambda: any(rank.running for e in engines for rank in e.core.ranks), "a running request")
+        serving = next(engine for engine in engines if engine.core.ranks[0].running)
+        outcomes = f"{PREFIX[software]}_cb_outcomes_total"
+        await until(lambda: outcomes in router.series.registry.render().decode(), "the head of the answer")
+        await serving.die()
+        with pytest.raises((aiohttp.ClientPayloadError, aiohttp.ClientConnectionError)):
+            await call
+        text = await made.metrics(router)
+        assert total(text, f"{PREFIX[software]}_cb_outcomes_total", outcome="success") == 1
+        assert sum(engine.answers.total() for engine in engines) == 0
+        assert not [record for record in caplog.records if record.name.startswith("aiohttp")]
+
+
+@pytest.mark.parametrize("software", BOTH)
+async def test_a_worker_that_dies_before_its_answer_is_replaced_by_another(software: str) -> None:
+    async with bench() as made:
+        router, engines = await setting(made, software, 2)
+        for engine in engines:
+            engine.behaviour.stall()
+        call = asyncio.ensure_future(made.post(router.api.url))
+        await until(lambda: any(engine.core.ranks[0].running for engine in engines), "a running request")
+        dying = next(engine for engine in engines if engine.core.ranks[0].running)
+        await dying.die()
+        for engine in engines:
+            engine.behaviour.steady()
+        assert await call == 200
+        assert total(await made.metrics(router), f"{PREFIX[software]}_cb_outcomes_total", outcome="failure") == 1
+
+
+@pytest.mark.parametrize("software", [*BOTH, "llm_d"])
+async def test_a_client_that_leaves_the_router_leaves_the_engine_too(
+    software: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench() as made:
+        router, engines = await setting(made, software, 1)
+        engines[0].behaviour.stall()
+        call = asyncio.ensure_future(made.post(router.api.url))
+        await until(lambda: engines[0].core.ranks[0].running == 1, "a running request")
+        call.cancel()
+        await until(lambda: engines[0].disconnects == 1, "the disconnect")
+        assert [worker.active for worker in router.workers] == [0]
+        assert not [record for record in caplog.records if record.name.startswith("aiohttp")]
