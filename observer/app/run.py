@@ -21,6 +21,7 @@ from observer.clock import Clock, SystemClock
 from observer.collect.allocator import raise_file_limit, tune_allocator
 from observer.collect.recording import Recorder
 from observer.discover.watch import FileWatch
+from observer.persist import StateFile
 from observer.settings import Configuration, SettingsError, load_files
 from observer.simulate.control import control_listener
 from observer.simulate.fleet import SimulatedFleet
@@ -37,10 +38,15 @@ def run_demo(
     _run(_demo(scenario, once=once, duration=duration, listen=listen))
 
 
-def run_serve(files: Sequence[Path], *, listen: str | None = None, record: Path | None = None) -> None:
-    """Watch what files name until stopped. Raises `SettingsError`, `ListenError`, `RecordingError` before it begins."""
+def run_serve(
+    files: Sequence[Path], *, listen: str | None = None, record: Path | None = None, state: Path | None = None
+) -> None:
+    """Watch what files name until stopped; ``state`` is the file of what a restart must not lose.
+
+    Raises `SettingsError`, `ListenError`, `RecordingError` or `StateError` before anything begins.
+    """
     configuration = load_files(files)
-    _run(_serve(files, configuration, listen, record))
+    _run(_serve(files, configuration, listen, record, state))
 
 
 def run_replay(file: Path, *, speed: float = 0.0) -> None:
@@ -87,10 +93,11 @@ async def _following(
     *,
     listen: str | None,
     recorder: Recorder | None = None,
+    state: StateFile | None = None,
 ) -> AsyncIterator[Watcher]:
     """A watcher of what files name, that follows the files while they change."""
     settings = configuration.settings
-    async with Watcher(settings, clock, listen=listen, recorder=recorder) as watcher:
+    async with Watcher(settings, clock, listen=listen, recorder=recorder, state=state) as watcher:
         await watcher.watch(configuration.deployments)
 
         async def changed(new: Configuration) -> None:
@@ -110,19 +117,24 @@ async def _following(
         yield watcher
 
 
-async def _serve(files: Sequence[Path], configuration: Configuration, listen: str | None, record: Path | None) -> None:
+async def _serve(
+    files: Sequence[Path], configuration: Configuration, listen: str | None, record: Path | None, state: Path | None
+) -> None:
     clock = SystemClock()
     out = console(stderr=True)
     with ExitStack() as stack:
         recorder = None
         if record is not None:
             recorder = stack.enter_context(Recorder(record, writer=package_version(), started=clock.now()))
+        kept = stack.enter_context(StateFile(state)) if state is not None else None
         async with (
             _until_stopped() as stop,
-            _following(files, configuration, clock, listen=listen, recorder=recorder) as watcher,
+            _following(files, configuration, clock, listen=listen, recorder=recorder, state=kept) as watcher,
         ):
-            for notice in configuration.notices:
+            for notice in (*configuration.notices, *(kept.damaged if kept is not None else ())):
                 out.print(f"notice: {notice}")
+            if kept is None:
+                out.print("notice: qualification times and transitions end with this process; --state FILE keeps them")
             out.print(f"watching {describe_watch(configuration.deployments)}; answering at {watcher.url}")
             await stop.wait()
     if record is not None:

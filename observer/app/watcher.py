@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import platform
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
@@ -29,12 +30,15 @@ from observer.collect.scrape import TargetPool
 from observer.collect.view_sources import ViewOptions
 from observer.fleet import Policy
 from observer.measure.exposition import Limits
+from observer.persist import StateError, StateFile
 from observer.settings import Settings
 from observer.store import Store
 from observer.supervise import Supervisor
 from router_contract.probes import MemberProbe
 from router_contract.readings import Instant, ScrapeFailed
 from router_contract.targets import Component, Deployment, DeploymentKey, Target
+
+_log = logging.getLogger(__name__)
 
 LAG_PERIOD = 0.5
 """How often the event loop's lag is measured, in seconds."""
@@ -77,14 +81,23 @@ class Watcher:
     """An async context: while it is open, the deployments last given to `watch` are observed and served."""
 
     def __init__(
-        self, settings: Settings, clock: Clock, *, listen: str | None = None, recorder: Recorder | None = None
+        self,
+        settings: Settings,
+        clock: Clock,
+        *,
+        listen: str | None = None,
+        recorder: Recorder | None = None,
+        state: StateFile | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._recorder = recorder
+        self._state = state
         self.tally = SelfMetrics(package_version(), platform.python_version())
         self.store = Store(clock, policy_of(settings), limits_of(settings), self.tally)
         self.judging = Judging(self.store, settings)
+        for key, stored in state.load().items() if state is not None else ():
+            self.judging.load(key, stored)
         self._supervisor = Supervisor(clock)
         self._fetcher = Fetcher(clock, settings.body_limits, keep_alive=settings.scrape.keep_alive)
         self._pool = TargetPool(
@@ -100,6 +113,7 @@ class Watcher:
         self.source = Source(self.store, self._pool, self.judging, clock, settings)
         self._server = Server(self._routes(), listen_of(settings, listen), self.tally)
         self._stack = AsyncExitStack()
+        self._unsaved = ""
 
     def _make_probe(self) -> ApiProbe:
         return ApiProbe(
@@ -199,7 +213,20 @@ class Watcher:
     async def _judge(self) -> None:
         while True:
             self.judging.judge_all(self._clock.now())
+            if self._state is not None:
+                await self._save(self._state)
             await asyncio.sleep(self._settings.judging.period)
+
+    async def _save(self, state: StateFile) -> None:
+        """Keep what a restart must not lose. A disk that is full is said once and tried again at the next pass."""
+        try:
+            await asyncio.to_thread(state.save, self.judging.stored())
+        except StateError as error:
+            if str(error) != self._unsaved:
+                _log.error("%s", error)
+            self._unsaved = str(error)
+        else:
+            self._unsaved = ""
 
 
 def describe_watch(deployments: Iterable[Deployment]) -> str:

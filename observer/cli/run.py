@@ -16,6 +16,7 @@ from exporters.listening import ListenError
 from observer.cli.exits import EPILOG, CommandFailed
 from observer.cli.output import Format, dumped, tell
 from observer.collect.recording import RecordingError
+from observer.persist import StateError
 from observer.settings import SettingsError, load_files
 from observer.yamldoc.faults import Fault
 
@@ -41,12 +42,13 @@ def demo(scenario: str | None, once: bool, duration: float | None, listen: str |
 @_CONFIG
 @_LISTEN
 @click.option("--record", type=_FILES, metavar="FILE", help="Also keep all that is read in this .obsrec file.")
-def serve(config: tuple[Path, ...], listen: str | None, record: Path | None) -> None:
+@click.option("--state", type=_FILES, metavar="FILE", help="Keep here what a restart must not lose (SQLite).")
+def serve(config: tuple[Path, ...], listen: str | None, record: Path | None, state: Path | None) -> None:
     """Watch the targets that files name, and answer over HTTP until stopped."""
     from observer.app import run_serve  # noqa: PLC0415 - the application is loaded only where it runs
 
     with _explained():
-        run_serve(config, listen=listen, record=record)
+        run_serve(config, listen=listen, record=record, state=state)
 
 
 @click.command(epilog=EPILOG)
@@ -107,7 +109,7 @@ def _explained() -> Iterator[None]:
         for fault in error.faults:
             tell(str(fault))
         raise CommandFailed(f"{_count(len(error.faults), 'fault')}; `observer check` prints them alone") from error
-    except (ListenError, RecordingError) as error:
+    except (ListenError, RecordingError, StateError) as error:
         raise CommandFailed(str(error)) from error
     except KeyboardInterrupt as interrupt:
         raise click.exceptions.Abort from interrupt

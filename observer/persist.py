@@ -1,0 +1,99 @@
+"""The SQLite file outside a cluster: what judging must remember over a restart, one row for each deployment.
+
+The file carries a version. A newer one is refused in a sentence; a damaged row is named and left out, never guessed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from router_contract.judging import Stored
+from router_contract.targets import DeploymentKey
+
+VERSION = 1
+
+
+class StateError(Exception):
+    """A state file that cannot be used; the text names it, what was found and what was wanted."""
+
+
+class StateFile:
+    """Use as a context manager. `save` writes only what changed, all of it or nothing.
+
+    Calls may come from any thread, one at a time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._written: dict[DeploymentKey, bytes] = {}
+        self.damaged: tuple[str, ...] = ()
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._prepare()
+        except sqlite3.Error as error:
+            raise StateError(f"{path} cannot be used as the state file: {error}") from error
+
+    def _prepare(self) -> None:
+        found = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+        if found > VERSION:
+            raise StateError(
+                f"{self._path} has state version {found}; this observer reads up to {VERSION}: use a newer one"
+            )
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS judged (namespace TEXT, name TEXT, stored TEXT NOT NULL, PRIMARY KEY (namespace, name))"
+        )
+        self._db.execute(f"PRAGMA user_version = {VERSION}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._db.close()
+
+    def load(self) -> dict[DeploymentKey, Stored]:
+        """Everything that is stored. A row that does not decode is left out and named in ``damaged``."""
+        found: dict[DeploymentKey, Stored] = {}
+        damaged: list[str] = []
+        for namespace, name, text in self._db.execute("SELECT namespace, name, stored FROM judged"):
+            key = DeploymentKey(namespace, name)
+            try:
+                found[key] = msgspec.json.decode(text, type=Stored)
+            except msgspec.MsgspecError as error:
+                damaged.append(f"{self._path}: the stored state of {key} cannot be read: {error}")
+                continue
+            self._written[key] = msgspec.json.encode(found[key])
+        self.damaged = tuple(damaged)
+        return found
+
+    def save(self, stored: Mapping[DeploymentKey, Stored]) -> int:
+        """Keep these and forget all others; the number of rows that changed. Raises `StateError` on a full disk."""
+        texts = {key: msgspec.json.encode(value) for key, value in stored.items()}
+        changed = {key: text for key, text in texts.items() if self._written.get(key) != text}
+        gone = [key for key in self._written if key not in texts]
+        if not changed and not gone:
+            return 0
+        try:
+            self._db.execute("BEGIN")
+            self._db.executemany(
+                "INSERT OR REPLACE INTO judged VALUES (?, ?, ?)",
+                [(key.namespace, key.name, text.decode()) for key, text in changed.items()],
+            )
+            self._db.executemany(
+                "DELETE FROM judged WHERE namespace = ? AND name = ?", [(key.namespace, key.name) for key in gone]
+            )
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise StateError(f"{self._path} cannot be written: {error}") from error
+        self._written = texts
+        return len(changed) + len(gone)
