@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable
 
 from observer.fleet import Record
+from router_contract import router_series
 from router_contract.judging import MemberEvidence, RankEvidence, TargetFreshness
 from router_contract.probes import MemberProbe
 from router_contract.readings import FailureKind, Instant
@@ -17,10 +18,6 @@ from router_contract.targets import Member
 from router_contract.vocabulary import Vocabulary
 
 LOAD = ("requests-running", "requests-waiting")
-CIRCUIT = "router-worker-circuit"
-OUTCOMES = "router-worker-outcomes"
-ENDPOINT_QUEUE = "router-endpoint-queue-size"
-READY_ENDPOINTS = "router-backends"
 
 
 def member_evidence(
@@ -129,20 +126,16 @@ def circuits(record: Record | None) -> CircuitReading | None:
     """The circuits of a router's last metrics read; ``None`` when its metrics were never read."""
     if record is None or record.frame is None or record.read_at is None:
         return None
-    return CircuitReading(
-        states=tuple((dict(series.labels).get("worker", ""), series.value) for series in record.frame.series(CIRCUIT)),
-        finished=tuple(sorted({dict(series.labels).get("worker", "") for series in record.frame.series(OUTCOMES)})),
-        at=record.read_at,
-    )
+    series = record.frame.series
+    return router_series.circuit_reading(record.read_at, series(router_series.CIRCUIT), series(router_series.OUTCOMES))
 
 
 def endpoint_series(record: Record | None) -> EndpointSeries | None:
     """The endpoints that an llm-d router's last metrics read names; ``None`` when its metrics were never read."""
     if record is None or record.frame is None or record.read_at is None:
         return None
-    names = {dict(series.labels).get("endpoint", "") for series in record.frame.series(ENDPOINT_QUEUE)}
-    ready = [series.value for series in record.frame.series(READY_ENDPOINTS)]
-    return EndpointSeries(endpoints=tuple(sorted(names - {""})), ready=sum(ready) if ready else None, at=record.read_at)
+    series = record.frame.series
+    return router_series.endpoint_series(record.read_at, series(router_series.QUEUE), series(router_series.READY))
 
 
 def freshness(records: Iterable[tuple[str, Record]], now: Instant) -> tuple[TargetFreshness, ...]:

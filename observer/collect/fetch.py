@@ -125,13 +125,13 @@ class Fetcher:
             request.url, headers=headers, allow_redirects=False, trace_request_ctx=progress, **options
         ) as response:
             progress.answered = True
+            outcome: Fetched | Failure | None = None
             try:
                 outcome = await self._read(response, address, limits, progress)
-            except BaseException:
-                response.close()
-                raise
-            if isinstance(outcome, Failure):
-                response.close()
+            finally:
+                # A body that was not read to its end, whatever stopped it, leaves a connection nobody can use again.
+                if not isinstance(outcome, Fetched):
+                    response.close()
             return outcome
 
     async def _read(
