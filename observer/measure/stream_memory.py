@@ -8,49 +8,50 @@ from array import array
 class Checksums:
     """(sequence, checksum) of the last applied batches: ``window`` of them, doubled on demand up to ``window_max``.
 
-    ``last`` is the last applied sequence, -1 before any.
+    ``last`` is the last applied sequence, -1 before any. What was applied before a skip stays known.
     """
 
-    __slots__ = ("_first", "_max", "_sums", "last")
+    __slots__ = ("_max", "_sequences", "_sums", "last")
 
     def __init__(self, window: int, window_max: int) -> None:
         self._sums = array("I", bytes(4 * window))
+        self._sequences = array("q", [-1]) * window
         self._max = window_max
-        self._first = 0
         self.last = -1
 
     def note(self, sequence: int, checksum: int) -> None:
         """The next batch was applied."""
-        if self.last < 0:
-            self._first = sequence
-        self._sums[sequence % len(self._sums)] = checksum
+        place = sequence % len(self._sums)
+        self._sums[place] = checksum
+        self._sequences[place] = sequence
         self.last = sequence
 
     def of(self, sequence: int) -> int | None:
         """The checksum of an applied batch, or ``None`` when it is not kept."""
-        if self._first <= sequence <= self.last and sequence > self.last - len(self._sums):
-            return self._sums[sequence % len(self._sums)]
-        return None
+        place = sequence % len(self._sums)
+        return self._sums[place] if self._sequences[place] == sequence else None
 
     def skip(self, until: int) -> None:
         """Go on at ``until``: batches before it were never seen."""
         self.last = until - 1
-        self._first = until
 
     def forget(self) -> None:
         """Another life: nothing was applied."""
-        self._first, self.last = 0, -1
+        self._sequences = array("q", [-1]) * len(self._sums)
+        self.last = -1
 
     def grow(self, run: int) -> None:
         """Keep more while a replay of ``run`` batches runs, so that live copies of what it brought are recognised."""
         size = len(self._sums)
         if run < size or size >= self._max:
             return
-        wider = array("I", bytes(8 * size))
-        self._first = max(self._first, self.last - size + 1)
-        for sequence in range(self._first, self.last + 1):
-            wider[sequence % len(wider)] = self._sums[sequence % size]
-        self._sums = wider
+        sums, sequences = self._sums, self._sequences
+        self._sums = array("I", bytes(8 * size))
+        self._sequences = array("q", [-1]) * (2 * size)
+        for sequence, checksum in zip(sequences, sums, strict=True):
+            if sequence >= 0:
+                self._sums[sequence % (2 * size)] = checksum
+                self._sequences[sequence % (2 * size)] = sequence
 
 
 class Held:
