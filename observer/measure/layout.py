@@ -16,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from observer.measure.lines import NAME
-
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 _WINDOW: Final = 8
 _LONGEST_NUMBER: Final = 64
+_WINDOWS_KEPT: Final = 8192
 _LEADS = np.ones(256, dtype=np.bool_)
 _LEADS[[ord(char) for char in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_:"]] = False
 _IN_OTHER_JSON: Final = (b"u", b"s", b'"')
@@ -48,6 +47,7 @@ class Wanted:
         self.names = sorted(name.encode() for name in names)
         self.shortest = min(map(len, self.names), default=_WINDOW)
         self._at: dict[int, tuple[frozenset[bytes], tuple[bytes, ...]]] = {}
+        self._windows: dict[bytes, int | None] = {}
 
     def touches(self, name: bytes) -> bool:
         """Whether a wanted name begins with ``name`` or ``name`` with a wanted one, so that prefixes prove nothing."""
@@ -61,6 +61,13 @@ class Wanted:
 
         ``text`` is what a line is known to begin with; a line with these bytes there cannot begin with a wanted name.
         """
+        if text not in self._windows:
+            if len(self._windows) >= _WINDOWS_KEPT:
+                self._windows.clear()
+            self._windows[text] = self._find_window(text)
+        return self._windows[text]
+
+    def _find_window(self, text: bytes) -> int | None:
         place = bisect(self.names, text)
         common = max((_common(text, other) for other in self.names[max(place - 1, 0) : place + 1]), default=0)
         for offset in (max(0, common - _WINDOW + 1), common, 0):
@@ -97,45 +104,38 @@ class Layout:
         special: list[int],
         runs: list[tuple[int, int]],
         prefixes: list[bytes],
+        gaps: list[tuple[int, int, bytes]],
         wanted: Wanted,
     ) -> None:
         self.lines = len(lines)
         self.rows = len(prefixes)
         fixed = [(index, lines[index] + b"\n") for index in special]
-        skipped = {*special, *(index for first, last in runs for index in range(first, last))}
-        windows: dict[bytes, int | None] = {}
-        checks: list[tuple[int, int, bytes]] = []
-        for index, line in enumerate(lines):
-            if index in skipped:
-                continue
-            text, brace, _ = line.partition(b"{")
-            text = text + brace if brace else line[: _name_end(line) + 1]
-            if text not in windows:
-                windows[text] = wanted.window(text)
-            offset = windows[text]
+        proved: list[tuple[int, int, bytes, int]] = []
+        for first, last, text in gaps:
+            offset = wanted.window(text)
             if offset is None:
-                fixed.append((index, text))
+                fixed += [(index, text) for index in range(first, last)]
             else:
-                checks.append((index, offset, text))
-        self._set_windows(checks)
+                proved.append((first, last, text, offset))
         fixed.sort()
+        self._set_windows(proved)
         self._fixed = np.array([index for index, _ in fixed], np.int64)
         self._texts = tuple(text for _, text in fixed)
-        edges = [edge for run in runs for edge in run]
-        self._edges = np.array(edges, np.int64)
+        self._edges = np.array([edge for run in runs for edge in run], np.int64)
         self._prefixes = tuple(prefixes)
         self._removed = sum(map(len, prefixes))
 
-    def _set_windows(self, checks: list[tuple[int, int, bytes]]) -> None:
+    def _set_windows(self, proved: list[tuple[int, int, bytes, int]]) -> None:
         def word(text: bytes) -> int:
-            return int.from_bytes(text.ljust(_WINDOW, b"\0")[:_WINDOW], "little")
+            return int.from_bytes(text.ljust(_WINDOW, b"\0"), "little")
 
-        self._checked = np.array([index for index, _, _ in checks], np.int64)
-        self._offsets = np.array([offset for _, offset, _ in checks], np.int64)
-        words = [text[offset : offset + _WINDOW] for _, offset, text in checks]
-        self._words = np.array([word(each) for each in words], np.uint64)
-        self._masks = np.array([word(b"\xff" * len(each)) for each in words], np.uint64)
-        self._first = np.array([text[0] for _, _, text in checks], np.uint8)
+        windows = [text[offset : offset + _WINDOW] for _, _, text, offset in proved]
+        lengths = np.array([last - first for first, last, _, _ in proved], np.int64)
+        self._checked = np.array([index for first, last, _, _ in proved for index in range(first, last)], np.int64)
+        self._offsets = np.repeat(np.array([offset for *_, offset in proved], np.int64), lengths)
+        self._words = np.repeat(np.array(list(map(word, windows)), np.uint64), lengths)
+        self._masks = np.repeat(np.array([word(b"\xff" * len(each)) for each in windows], np.uint64), lengths)
+        self._first = np.repeat(np.array([text[0] for _, _, text, _ in proved], np.uint8), lengths)
 
     @property
     def nbytes(self) -> int:
@@ -195,8 +195,3 @@ class Layout:
         except ValueError:
             return None
         return np.array(values, np.float64) if len(values) == self.rows else None
-
-
-def _name_end(line: bytes) -> int:
-    found = NAME.match(line)
-    return found.end() if found else 0

@@ -32,15 +32,16 @@ _BASES = ("_bucket", "_sum", "_count", "_created", "_total", "_info", "_gcount",
 
 
 class Heading(msgspec.Struct, frozen=True):
-    """A metadata line as the walk needs it. ``passed`` is what proves that a sample line is of this unwanted family:
-    ``name{`` always, and the bare ``name`` (``apart``) where no wanted name could begin with it.
+    """A metadata line as the walk needs it.
+
+    ``passed`` is what proves that a sample line is of this unwanted family: the bare name where no wanted name begins
+    with it or it with a wanted one, else ``name{``.
     """
 
     family: str
     wanted: bool
     name: bytes
     passed: bytes
-    apart: bool
 
 
 class Outline(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,11 +111,15 @@ class Memory:
     def _heading(self, family: str) -> Heading:
         name = family.encode()
         wanted = family in self.wanted
-        return Heading(family, wanted, name, name + b"{", not wanted and not self.names.touches(name))
+        apart = not wanted and not self.names.touches(name)
+        return Heading(family, wanted, name, name if apart else name + b"{")
 
 
 class Scan:
-    """One pass. After `run`: ``rows`` of each wanted family with samples, ``types``, ``broken``, ``notes``."""
+    """One pass. After `run`: ``rows`` of each wanted family with samples, ``types``, ``broken``, ``notes``.
+
+    ``gaps`` are the lines of no wanted family, as ``(first, last + 1, what they begin with)``.
+    """
 
     def __init__(self, body: bytes, starts: Indices, memory: Memory) -> None:
         self.lines = body.split(b"\n")
@@ -128,6 +133,7 @@ class Scan:
         self.notes: list[Problem] = []
         self.samples = len(self.lines) - len(self.special) + len(self.outline.samples)
         self.truncated = False
+        self.gaps: list[tuple[int, int, bytes]] = []
         self._heading: Heading | None = None
         self._owner: str | None = None
 
@@ -164,7 +170,8 @@ class Scan:
             if heading.wanted:
                 if all(map(bytes.startswith, block, repeat(heading.name))) and self._take(heading.family, first, block):
                     return
-            elif all(map(bytes.startswith, block, repeat(heading.name if heading.apart else heading.passed))):
+            elif all(map(bytes.startswith, block, repeat(heading.passed))):
+                self.gaps.append((first, last, heading.passed))
                 self._owner = None
                 return
         start, owner = first, self._owner_at(first)
@@ -217,6 +224,7 @@ class Scan:
     def _give(self, family: str | None, first: int, last: int) -> None:
         """Lines whose family is known go there, or break it."""
         if family is None:
+            self.gaps += [(index, index + 1, _known_text(self.lines[index])) for index in range(first, last)]
             self._owner = None
             return
         try:
@@ -286,3 +294,9 @@ class Scan:
         for family in {open_family, self._owner_at(index)} & self.memory.wanted:
             problem = Problem(family=str(family), kind=ProblemKind.TRUNCATED, detail=detail, line=index + 1)
             self.broken[str(family)] = problem
+
+
+def _known_text(line: bytes) -> bytes:
+    """A sample line's name with the character after it, which together say that the name ends there."""
+    found = NAME.match(line)
+    return line[: found.end() + 1] if found else line
