@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 
 import msgspec
 
@@ -15,6 +16,7 @@ from observer.measure.extract import Frame
 from observer.measure.histograms import merge, merge_windows
 from observer.measure.window import Chain
 from router_contract.readings import (
+    Histogram,
     Instant,
     MissingCode,
     ScrapeFailed,
@@ -116,6 +118,7 @@ def values(record: Record, now: Instant, policy: Policy) -> tuple[SignalValue, .
             found.append(_missing(record.read_at, signal, source, code, now))
         for each in series:
             window, why = _window(record, signal, each.labels, now, policy)
+            total = record.chain.total(signal, each.labels) if SIGNALS[signal].kind in _MOVING else None
             found.append(
                 SignalValue(
                     signal=signal,
@@ -129,6 +132,8 @@ def values(record: Record, now: Instant, policy: Policy) -> tuple[SignalValue, .
                     source=each.source,
                     window=window,
                     window_missing=why,
+                    running_total=total.count if isinstance(total, Histogram) else total,
+                    running_histogram=total if isinstance(total, Histogram) else None,
                 )
             )
     return tuple(found)
@@ -247,17 +252,44 @@ def status(record: Record, now: Instant, next_due: float | None, *, shed: bool) 
     )
 
 
+Departed = Mapping[str, Mapping[str, Histogram]]
+"""By role and signal: the running totals of members that have left, so that a role's totals never fall."""
+
+
+def totals(record: Record) -> dict[str, Histogram]:
+    """The running totals of a target's histogram signals, its label sets merged."""
+    frame = record.frame
+    if frame is None:
+        return {}
+    parts: dict[str, list[Histogram]] = {}
+    for place in frame.columns.series:
+        total = record.chain.total(place.signal, place.labels)
+        if isinstance(total, Histogram):
+            parts.setdefault(place.signal, []).append(total)
+    whole = {signal: merge(several) for signal, several in parts.items()}
+    return {signal: total for signal, total in whole.items() if total is not None}
+
+
+def depart(departed: Mapping[str, Histogram], record: Record) -> dict[str, Histogram]:
+    """A role's departed totals with one more member's. Bounds that do not match begin again with the newcomer's."""
+    found = dict(departed)
+    for signal, total in totals(record).items():
+        both = merge([found[signal], total]) if signal in found else total
+        found[signal] = both if both is not None else total
+    return found
+
+
 def report(
-    deployment: Deployment,
-    targets: Iterable[TargetReport],
-    now: Instant,
+    deployment: Deployment, targets: Iterable[TargetReport], now: Instant, departed: Departed = MappingProxyType({})
 ) -> DeploymentReport:
     """One deployment at one instant, as measured; judges add their verdicts."""
     kept = tuple(targets)
-    return DeploymentReport(deployment=deployment, at=now, targets=kept, roles=_roles(deployment, kept))
+    return DeploymentReport(deployment=deployment, at=now, targets=kept, roles=_roles(deployment, kept, departed))
 
 
-def _roles(deployment: Deployment, targets: tuple[TargetReport, ...]) -> tuple[RoleMeasurement, ...]:
+def _roles(
+    deployment: Deployment, targets: tuple[TargetReport, ...], departed: Departed
+) -> tuple[RoleMeasurement, ...]:
     """Each role's histograms merged over the members that serve now."""
     by_uid: dict[str, list[TargetReport]] = {}
     for target in targets:
@@ -265,19 +297,40 @@ def _roles(deployment: Deployment, targets: tuple[TargetReport, ...]) -> tuple[R
             by_uid.setdefault(target.status.key.member_uid, []).append(target)
     roles: list[RoleMeasurement] = []
     for role in deployment.roles:
-        found = [
-            value
+        every = [
+            (member.terminating, value)
             for member in role.members()
-            if not member.terminating
             for target in by_uid.get(member.uid, ())
             for value in target.values
             if value.histogram is not None
         ]
+        found = [value for terminating, value in every if not terminating]
         whole = merged(found, always=True)
-        names = {value.signal for value in whole}
-        mismatched = sorted({value.signal for value in found} - names)
-        roles.append(RoleMeasurement(name=role.name, values=whole, mismatched=tuple(mismatched)))
+        mismatched = sorted({value.signal for value in found} - {value.signal for value in whole})
+        left = departed.get(role.name, {})
+        # A terminating member no longer serves, but what it counted stays counted.
+        left = _and_terminating(left, (value for terminating, value in every if terminating))
+        values = tuple(_with_departed(value, left.get(value.signal)) for value in whole)
+        roles.append(RoleMeasurement(name=role.name, values=values, mismatched=tuple(mismatched)))
     return tuple(roles)
+
+
+def _and_terminating(left: Mapping[str, Histogram], leaving: Iterable[SignalValue]) -> Mapping[str, Histogram]:
+    found = dict(left)
+    for value in leaving:
+        if value.running_histogram is not None:
+            both = merge([found[value.signal], value.running_histogram]) if value.signal in found else None
+            found[value.signal] = both if both is not None else value.running_histogram
+    return found
+
+
+def _with_departed(value: SignalValue, left: Histogram | None) -> SignalValue:
+    if left is None or value.running_histogram is None:
+        return value
+    total = merge([value.running_histogram, left])
+    if total is None:
+        return value
+    return msgspec.structs.replace(value, running_total=total.count, running_histogram=total)
 
 
 def wanted_keys(deployments: Iterable[Deployment]) -> dict[TargetKey, Target]:

@@ -17,7 +17,7 @@ from observer.fleet import Policy, Record
 from observer.measure.exposition import Limits, Reader
 from observer.measure.extract import Extractor, Unreadable
 from router_contract import catalog
-from router_contract.readings import Instant, ScrapeFailed
+from router_contract.readings import Histogram, Instant, ScrapeFailed
 from router_contract.targets import Component, Deployment, DeploymentKey, Member, Target, TargetKey
 from router_contract.verdicts import DeploymentReport, TargetReport, TargetStatus
 from router_contract.vocabulary import Vocabulary
@@ -57,6 +57,7 @@ class Store:
         self._extractors: dict[tuple[Component, str, str | None, str | None], Extractor] = {}
         self._readers: dict[object, Reader] = {}
         self._told_versions: dict[TargetKey, str] = {}
+        self._departed: dict[DeploymentKey, dict[str, dict[str, Histogram]]] = {}
         self.unknown: dict[str, str] = {}
 
     def set_deployments(self, deployments: Iterable[Deployment]) -> None:
@@ -64,6 +65,7 @@ class Store:
         found = {deployment.key: deployment for deployment in deployments}
         targets = fleet.wanted_keys(found.values())
         now = self._clock.now()
+        self._note_departed(found, targets)
         self._records = {key: self._record(key, target, now) for key, target in targets.items()}
         self._incarnations = {
             TargetKey(deployment.key, member.uid, component, member.metrics.port): incarnation(member)
@@ -73,6 +75,15 @@ class Store:
         }
         self._told_versions = {key: version for key, version in self._told_versions.items() if key in targets}
         self._deployments = dict(sorted(found.items()))
+
+    def _note_departed(self, found: dict[DeploymentKey, Deployment], targets: dict[TargetKey, Target]) -> None:
+        """Keep what members that leave had counted, for as long as their deployment exists."""
+        self._departed = {key: roles for key, roles in self._departed.items() if key in found}
+        for key, record in self._records.items():
+            if key not in targets and key.deployment in found and record.target.component is Component.ENGINE:
+                roles = self._departed.setdefault(key.deployment, {})
+                role = record.target.role
+                roles[role] = fleet.depart(roles.get(role, {}), record)
 
     def _record(self, key: TargetKey, target: Target, now: Instant) -> Record:
         known = self._records.get(key)
@@ -170,7 +181,8 @@ class Store:
         if deployment is None:
             return None
         records = (self._records[target.key] for target in deployment.targets())
-        return fleet.report(deployment, (self._target(record, now, due) for record in records), now)
+        targets = (self._target(record, now, due) for record in records)
+        return fleet.report(deployment, targets, now, self._departed.get(key, {}))
 
     def _target(self, record: Record, now: Instant, due: NextDue) -> TargetReport:
         found = fleet.values(record, now, self._policy)

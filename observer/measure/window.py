@@ -27,7 +27,8 @@ from observer.measure.histograms import window_of
 from observer.measure.layout import Floats
 from observer.measure.pairs import Change, Link, Step, Tail, first, repeat
 from observer.measure.plan import OurLabels
-from router_contract.readings import Instant, MissingCode, Window
+from observer.measure.totals import Totals
+from router_contract.readings import Histogram, Instant, MissingCode, Window
 
 _SAME_START_SECONDS = 1.0
 
@@ -61,6 +62,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     incarnation: Hashable | None = None
     process_start: float | None = None
     resets: int = 0
+    totals: Totals | None = None
     memo: dict[float, _Total | None] = msgspec.field(default_factory=dict)
 
     @classmethod
@@ -101,6 +103,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             change = Change(self.tail, frame.plan, frame.columns, frame.cumulative, frame.invalid, at.mono)
             link, tail, reset = change.make(restarted=restarted)
         kept = [each for each in self.links if at.mono - each.end < limits.window_seconds]
+        totals = self.totals if self.totals is not None else Totals.of(self.tail.columns)
         return Chain(
             tail=tail,
             links=(*kept, link)[-limits.links :],
@@ -109,6 +112,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             incarnation=self.incarnation if incarnation is None else incarnation,
             process_start=self.process_start if began is None else began,
             resets=self.resets + reset,
+            totals=totals.after(link),
         )
 
     def _begin(
@@ -125,6 +129,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             at=at,
             incarnation=incarnation,
             process_start=began,
+            totals=Totals.of(frame.columns) if link is None else Totals.of(frame.columns).after(link),
         )
 
     def window(
@@ -154,6 +159,10 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return _window(columns, place, part, total.seconds, lossy=place in total.resets)
         return self._walk(place, span_seconds, max_seconds)
 
+    def total(self, signal: str, labels: OurLabels) -> float | Histogram | None:
+        """What one series was seen to grow by since the first read; it never falls. ``None``: it was never there."""
+        return None if self.totals is None else self.totals.of_series(signal, labels)
+
     def moved_at(self, signal: str) -> float | None:
         """When any series of a signal was last seen to grow (mono seconds of that read); ``None``: not since ``first_at``."""
         if self.tail is None:
@@ -166,6 +175,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def nbytes(self) -> int:
         """Bytes of numbers that this chain keeps alive."""
         tail = 0 if self.tail is None else self.tail.last.nbytes + self.tail.moved.nbytes
+        tail += 0 if self.totals is None else self.totals.nbytes
         return tail + sum(link.nbytes for link in self.links)
 
     def _total(self, span: float) -> _Total | None:
