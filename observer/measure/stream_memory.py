@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from array import array
 
+_NONE = 2**64 - 1  # as a sequence this is the replay's end marker, so no batch has it
+
 
 class Checksums:
     """(sequence, checksum) of the last applied batches: ``window`` of them, doubled on demand up to ``window_max``.
@@ -15,7 +17,7 @@ class Checksums:
 
     def __init__(self, window: int, window_max: int) -> None:
         self._sums = array("I", bytes(4 * window))
-        self._sequences = array("q", [-1]) * window
+        self._sequences = array("Q", [_NONE]) * window
         self._max = window_max
         self.last = -1
 
@@ -37,7 +39,7 @@ class Checksums:
 
     def forget(self) -> None:
         """Another life: nothing was applied."""
-        self._sequences = array("q", [-1]) * len(self._sums)
+        self._sequences = array("Q", [_NONE]) * len(self._sums)
         self.last = -1
 
     def grow(self, run: int) -> None:
@@ -47,9 +49,9 @@ class Checksums:
             return
         sums, sequences = self._sums, self._sequences
         self._sums = array("I", bytes(8 * size))
-        self._sequences = array("q", [-1]) * (2 * size)
+        self._sequences = array("Q", [_NONE]) * (2 * size)
         for sequence, checksum in zip(sequences, sums, strict=True):
-            if sequence >= 0:
+            if sequence != _NONE:
                 self._sums[sequence % (2 * size)] = checksum
                 self._sequences[sequence % (2 * size)] = sequence
 
