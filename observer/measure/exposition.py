@@ -103,15 +103,15 @@ class Reader:
         if not scan.rows and not _is_exposition(scan):
             return NotRead(kind=FailureKind.NOT_EXPOSITION, detail=f"no sample line; begins with {shown(body[:64])}")
         good = {family: rows for family, rows in scan.rows.items() if family not in scan.broken}
-        values = [value for rows in good.values() for value in rows.values]
+        values = np.concatenate([np.zeros(0), *(rows.values for rows in good.values())])
         shape = _shape(scan, good, openmetrics=openmetrics)
         if any(rows.stamps for rows in good.values()):
             stamps = [stamp for rows in good.values() for stamp in rows.stamps or [None] * len(rows.values)]
             timestamps = np.array([np.nan if stamp is None else stamp for stamp in stamps], np.float64)
-            return Reading(shape=shape, values=np.array(values, np.float64), timestamps=timestamps)
+            return Reading(shape=shape, values=values, timestamps=timestamps)
         if closed and self._most and _repeats(scan, good):
             shape = self._keep(scan, good, shape)
-        return Reading(shape=shape, values=np.array(values, np.float64))
+        return Reading(shape=shape, values=values)
 
     def _keep(self, scan: Scan, good: dict[str, Rows], shape: Shape) -> Shape:
         runs = [run for rows in good.values() for run in rows.runs]

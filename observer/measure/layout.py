@@ -21,9 +21,9 @@ Indices = npt.NDArray[np.int64]
 _WINDOW: Final = 8
 _LONGEST_NUMBER: Final = 64
 _WINDOWS_KEPT: Final = 8192
+_IN_OTHER_JSON: Final = (b"u", b"s", b'"')
 _LEADS = np.ones(256, dtype=np.bool_)
 _LEADS[[ord(char) for char in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_:"]] = False
-_IN_OTHER_JSON: Final = (b"u", b"s", b'"')
 
 
 def line_starts(body: bytes) -> Indices:
@@ -40,11 +40,30 @@ def special_lines(body: bytes, starts: Indices) -> list[int]:
     return special
 
 
+def parse_numbers(joined: bytes, count: int) -> Floats | None:
+    """``count`` numbers with commas between them; ``None`` where only `lines.parse_line` can tell what stands there."""
+    # JSON has more than numbers. Of true, false, null and strings each has one of these; lists and objects fail below.
+    if not any(map(joined.__contains__, _IN_OTHER_JSON)):
+        try:
+            values = orjson.loads(b"[" + joined + b"]")
+            return np.fromiter(values, np.float64, count) if len(values) == count else None
+        except (ValueError, TypeError, OverflowError):
+            pass
+    if b"_" in joined:
+        return None
+    try:
+        numbers = list(map(float, joined.split(b",")))
+    except ValueError:
+        return None
+    return np.array(numbers) if len(numbers) == count else None
+
+
 class Wanted:
     """Wanted family names, prepared to prove that a line belongs to none of them."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self.names = sorted(name.encode() for name in names)
+        self._any = tuple(self.names)
         self.shortest = min(map(len, self.names), default=_WINDOW)
         self._at: dict[int, tuple[frozenset[bytes], tuple[bytes, ...]]] = {}
         self._windows: dict[bytes, int | None] = {}
@@ -52,9 +71,8 @@ class Wanted:
     def touches(self, name: bytes) -> bool:
         """Whether a wanted name begins with ``name`` or ``name`` with a wanted one, so that prefixes prove nothing."""
         place = bisect(self.names, name)
-        return any(other.startswith(name) for other in self.names[place : place + 1]) or any(
-            name.startswith(other) for other in self.names[:place]
-        )
+        follows = self.names[place : place + 1]
+        return name.startswith(self._any) or bool(follows and follows[0].startswith(name))
 
     def window(self, text: bytes) -> int | None:
         """An offset at which 8 bytes of ``text`` are in no wanted name, or ``None`` when there is no such offset.
@@ -87,12 +105,10 @@ class Wanted:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    length = 0
-    for left, right in zip(one, other, strict=False):
-        if left != right:
-            break
-        length += 1
-    return length
+    """The length of the common beginning."""
+    size = min(len(one), len(other))
+    differ = int.from_bytes(one[:size], "big") ^ int.from_bytes(other[:size], "big")
+    return size - (differ.bit_length() + 7) // 8
 
 
 class Layout:
@@ -117,7 +133,8 @@ class Layout:
                 fixed += [(index, text) for index in range(first, last)]
             else:
                 proved.append((first, last, text, offset))
-        fixed.sort()
+        if len(fixed) > len(special):
+            fixed.sort()
         self._set_windows(proved)
         self._fixed = np.array([index for index, _ in fixed], np.int64)
         self._texts = tuple(text for _, text in fixed)
@@ -131,7 +148,8 @@ class Layout:
 
         windows = [text[offset : offset + _WINDOW] for _, _, text, offset in proved]
         lengths = np.array([last - first for first, last, _, _ in proved], np.int64)
-        self._checked = np.array([index for first, last, _, _ in proved for index in range(first, last)], np.int64)
+        firsts = np.array([first for first, *_ in proved], np.int64)
+        self._checked = np.repeat(firsts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
         self._offsets = np.repeat(np.array([offset for *_, offset in proved], np.int64), lengths)
         self._words = np.repeat(np.array(list(map(word, windows)), np.uint64), lengths)
         self._masks = np.repeat(np.array([word(b"\xff" * len(each)) for each in windows], np.uint64), lengths)
@@ -163,7 +181,7 @@ class Layout:
         joined = b",".join(map(bytes.removeprefix, found, self._prefixes))
         if len(joined) + 1 != size - self._removed and self.rows:
             return None
-        return self._numbers(joined) if len(joined) <= self.rows * _LONGEST_NUMBER else None
+        return parse_numbers(joined, self.rows) if len(joined) <= self.rows * _LONGEST_NUMBER else None
 
     def _same_names(self, body: bytes, starts: Indices) -> bool:
         """Whether every unwanted sample line still begins with its first byte and has its window."""
@@ -178,20 +196,3 @@ class Layout:
             np.array_equal(words[places] & self._masks, self._words)
             and np.array_equal(np.frombuffer(body, np.uint8)[lines], self._first)
         )
-
-    def _numbers(self, joined: bytes) -> Floats | None:
-        """One number for each row from text with commas between; ``None`` where the full parser has to decide."""
-        # JSON also has true, false, null and strings, which would become numbers: no number has these letters.
-        if not any(map(joined.__contains__, _IN_OTHER_JSON)):
-            try:
-                values = orjson.loads(b"[" + joined + b"]")
-                return np.fromiter(values, np.float64, self.rows) if len(values) == self.rows else None
-            except (ValueError, TypeError, OverflowError):
-                pass
-        if b"_" in joined:
-            return None
-        try:
-            values = list(map(float, joined.split(b",")))
-        except ValueError:
-            return None
-        return np.array(values, np.float64) if len(values) == self.rows else None

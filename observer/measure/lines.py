@@ -52,14 +52,6 @@ class Line(msgspec.Struct, frozen=True):
     end: int
 
 
-class Header(msgspec.Struct, frozen=True):
-    """One metadata comment: ``TYPE``, ``HELP`` or ``UNIT`` of a family, with the rest of the line as written."""
-
-    keyword: str
-    family: str
-    rest: str
-
-
 _NAME = rb"[a-zA-Z_:][a-zA-Z0-9_:]*+"
 _QUOTED = rb'"(?:[^"\\]|\\.)*+"'
 _BLANK = rb"[ \t]*+"
@@ -68,7 +60,7 @@ _LABEL = re.compile(
     _BLANK + rb"(" + _NAME + rb"|" + _QUOTED + rb")" + _BLANK + rb"(?:=" + _BLANK + rb"(" + _QUOTED + rb"))?" + _BLANK
 )
 _HEADER = re.compile(
-    _BLANK + rb"#[ \t]++(TYPE|HELP|UNIT)[ \t]++(" + _NAME + rb"|" + _QUOTED + rb")(?:[ \t]++(.*))?\s*\Z", re.DOTALL
+    rb"#[ \t]++(TYPE|HELP|UNIT)[ \t]++(" + _NAME + rb"|" + _QUOTED + rb")(?:[ \t]++(.*))?\Z", re.DOTALL
 )
 _SHOWN = 80
 
@@ -179,8 +171,8 @@ def _check_exemplar(text: bytes) -> None:
         raise LineError(ProblemKind.MALFORMED, f"exemplar cannot be read: {shown(text)}") from error
 
 
-def parse_header(line: bytes) -> Header | None:
-    """The metadata a comment line carries; ``None`` for any other comment and for a name that is not UTF-8."""
+def parse_header(line: bytes) -> tuple[bytes, str, bytes] | None:
+    """``(keyword, family, rest)`` of a TYPE, HELP or UNIT line; ``None`` for other comments and names not in UTF-8."""
     found = _HEADER.match(line)
     if found is None:
         return None
@@ -188,4 +180,4 @@ def parse_header(line: bytes) -> Header | None:
         family = _unescape(found[2]) if found[2].startswith(b'"') else found[2].decode()
     except UnicodeDecodeError:
         return None
-    return Header(found[1].decode(), family, (found[3] or b"").decode("utf-8", "replace").strip())
+    return found[1], family, found[3] or b""

@@ -11,6 +11,10 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 
+import msgspec
+import numpy as np
+
+from observer.measure.layout import Floats, parse_numbers
 from observer.measure.lines import LineError, ProblemKind, parse_key, parse_line, shown
 
 _STRUCTURE = re.compile(
@@ -18,6 +22,15 @@ _STRUCTURE = re.compile(
 )
 _STRUCTURES_KEPT = 4096
 _HEADS_KEPT = 65_536
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A family's lines as they were last checked: what each begins with, and what that told."""
+
+    prefixes: list[bytes]
+    removed: int
+    names: set[str]
+    structures: set[bytes]
 
 
 class Structures:
@@ -28,6 +41,7 @@ class Structures:
         self.line_bytes = line_bytes
         self.names: dict[bytes, str] = {}
         self.heads: dict[bytes, bytes] = {}
+        self.blocks: dict[str, Block] = {}
 
     def learn(self, structure: bytes, line: bytes, name: str) -> None:
         """Remember a structure that one line was read with, if any label values would fit it as well."""
@@ -50,7 +64,7 @@ class Rows:
 
     def __init__(self) -> None:
         self.prefixes: list[bytes] = []
-        self.values: list[float] = []
+        self.values: Floats = np.zeros(0)
         self.stamps: list[float | None] = []
         self.lines: Sequence[int] = []
         self.runs: list[tuple[int, int]] = []
@@ -60,13 +74,15 @@ class Rows:
         self.folded = 0
 
     @classmethod
-    def read(cls, lines: list[bytes], first: int, known: Structures) -> Rows:
-        """The rows of consecutive lines, of which the first has index ``first``. Raises `LineError`."""
+    def read(cls, family: str, lines: list[bytes], first: int, known: Structures) -> Rows:
+        """The rows of a family's consecutive lines, of which the first has index ``first``. Raises `LineError`."""
         rows = cls()
         text = b"\n".join(lines)
         rows.bytes = len(text) + 1
         if rows.bytes > known.line_bytes and max(map(len, lines)) > known.line_bytes:
             raise LineError(ProblemKind.TOO_LARGE, f"a line of more than {known.line_bytes} bytes", first)
+        if rows._repeats(known.blocks.get(family), lines):
+            return rows._placed(lines, first)
         if not text.isascii():
             cls._check_encoding(lines, first)
         texts: Sequence[bytes]
@@ -79,9 +95,27 @@ class Rows:
             structures, texts = rows._check(lines, first, known, plain=b"\\" not in text)
         rows.structures.update(structures)
         rows.values, rows.stamps = _values(lines, texts, first)
-        rows.lines = range(first, first + len(lines))
-        rows.runs = [(first, first + len(lines))]
-        return rows
+        known.blocks[family] = Block(rows.prefixes, sum(map(len, rows.prefixes)), rows.names, rows.structures)
+        return rows._placed(lines, first)
+
+    def _repeats(self, block: Block | None, lines: list[bytes]) -> bool:
+        """Take the rows from a block that was checked before, if every line begins as it did there (see `layout`)."""
+        if block is None or len(block.prefixes) != len(lines):
+            return False
+        joined = b",".join(map(bytes.removeprefix, lines, block.prefixes))
+        if len(joined) + 1 != self.bytes - block.removed:
+            return False
+        values = parse_numbers(joined, len(lines))
+        if values is None:
+            return False
+        self.values = values
+        self.prefixes, self.names, self.structures = block.prefixes, block.names, block.structures
+        return True
+
+    def _placed(self, lines: list[bytes], first: int) -> Rows:
+        self.lines = range(first, first + len(lines))
+        self.runs = [(first, first + len(lines))]
+        return self
 
     def _check(
         self, lines: list[bytes], first: int, known: Structures, *, plain: bool
@@ -115,12 +149,12 @@ class Rows:
         """Add the rows of a later segment of the same family."""
         if self.stamps or more.stamps:
             self.stamps = (self.stamps or [None] * len(self.values)) + (more.stamps or [None] * len(more.values))
-        self.prefixes += more.prefixes
-        self.values += more.values
+        self.prefixes = [*self.prefixes, *more.prefixes]
+        self.values = np.concatenate((self.values, more.values))
         self.lines = [*self.lines, *more.lines]
-        self.runs += more.runs
-        self.names |= more.names
-        self.structures |= more.structures
+        self.runs = [*self.runs, *more.runs]
+        self.names = self.names | more.names
+        self.structures = self.structures | more.structures
         self.bytes += more.bytes
 
     @staticmethod
@@ -154,7 +188,7 @@ class Rows:
         kept: list[int] = []
         for row, prefix in enumerate(self.prefixes):
             name, labels, _ = parse_key(prefix)
-            key, value = (name, *sorted(labels)), self.values[row]
+            key, value = (name, *sorted(labels)), float(self.values[row])
             before = seen.setdefault(key, value)
             if len(seen) > len(kept):
                 kept.append(row)
@@ -164,16 +198,16 @@ class Rows:
         self.folded = len(self.prefixes) - len(kept)
         if self.folded:
             self.prefixes = [self.prefixes[row] for row in kept]
-            self.values = [self.values[row] for row in kept]
+            self.values = self.values[kept]
             self.stamps = [self.stamps[row] for row in kept] if self.stamps else []
 
 
-def _values(lines: list[bytes], texts: Sequence[bytes], first: int) -> tuple[list[float], list[float | None]]:
+def _values(lines: list[bytes], texts: Sequence[bytes], first: int) -> tuple[Floats, list[float | None]]:
     """The values of lines, and their timestamps (empty when none has one)."""
     try:
         if b"_" in b" ".join(texts):
             raise ValueError
-        return list(map(float, texts)), []
+        return np.array(list(map(float, texts))), []
     except ValueError:
         pass
     values: list[float] = []
@@ -186,4 +220,4 @@ def _values(lines: list[bytes], texts: Sequence[bytes], first: int) -> tuple[lis
             raise
         values.append(found.value)
         stamps.append(found.timestamp)
-    return values, stamps if any(stamp is not None for stamp in stamps) else []
+    return np.array(values), stamps if any(stamp is not None for stamp in stamps) else []

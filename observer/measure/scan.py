@@ -82,23 +82,24 @@ class Memory:
         last: Heading | None = None
         ended = False
         for place, line in enumerate(special):
-            comment = line.lstrip()[:1] == b"#"
-            header = parse_header(line) if comment else None
-            if line.strip() and not comment:
-                samples.add(place)
+            text = line.strip()
+            header = parse_header(text) if text[:1] == b"#" else None
             if header is None:
                 headings.append(None)
-                ended = line.rstrip() == b"# EOF" or (ended and not line.strip())
+                ended = text == b"# EOF" or (ended and not text)
+                if text and text[:1] != b"#":
+                    samples.add(place)
                 continue
-            if last is None or last.family != header.family:
-                last = self._heading(header.family)
+            keyword, family, rest = header
+            if last is None or last.family != family:
+                last = self._heading(family)
             headings.append(last)
-            declared = types.setdefault(header.family, "")
-            kind = header.rest.lower()
-            if header.keyword == "TYPE" and (not kind or declared not in {"", kind}):
-                faults.append((header.family, f"TYPE is {header.rest!r}, before it was {declared!r}", place))
-            elif header.keyword == "TYPE":
-                types[header.family] = kind
+            declared = types.setdefault(family, "")
+            if keyword == b"TYPE":
+                kind = rest.decode("utf-8", "replace").lower()
+                types[family] = declared or kind
+                if not kind or declared not in {"", kind}:
+                    faults.append((family, f"TYPE is {kind!r}, before it was {declared!r}", place))
         return Outline(
             special=special,
             headings=headings,
@@ -213,7 +214,7 @@ class Scan:
     def _take(self, family: str, first: int, block: list[bytes]) -> bool:
         """Take a segment as samples of one family; False, and nothing taken, where a closer look is needed."""
         try:
-            rows = Rows.read(block, first, self.memory.structures)
+            rows = Rows.read(family, block, first, self.memory.structures)
         except LineError:
             return False
         if not all(self._allows(family, name) for name in rows.names):
@@ -228,7 +229,7 @@ class Scan:
             self._owner = None
             return
         try:
-            rows = Rows.read(self.lines[first:last], first, self.memory.structures)
+            rows = Rows.read(family, self.lines[first:last], first, self.memory.structures)
         except LineError as error:
             rows = Rows()
             self._break(family, error.kind, error.detail, error.index)
