@@ -113,9 +113,10 @@ def values(record: Record, now: Instant, policy: Policy) -> tuple[SignalValue, .
     found: list[SignalValue] = []
     for signal, source in sources(record.vocabulary, record.version).items():
         series = record.frame.series(signal)
-        if not series:
-            code = record.frame.missing(signal) or MissingCode.ABSENT
-            found.append(_missing(record.read_at, signal, source, code, now))
+        gaps = record.frame.gaps(signal)
+        if not series and not gaps:
+            gaps = (((), record.frame.missing(signal) or MissingCode.ABSENT),)
+        found += [_missing(record.read_at, signal, labels, source, code, now) for labels, code in gaps]
         for each in series:
             window, why = _window(record, signal, each.labels, now, policy)
             total = record.chain.total(signal, each.labels) if SIGNALS[signal].kind in _MOVING else None
@@ -145,10 +146,13 @@ def _why_nothing(record: Record) -> MissingCode:
     return MissingCode.SCRAPE_FAILED if record.failure is not None else MissingCode.NEVER_READ
 
 
-def _missing(at: Instant, signal: str, source: str, code: MissingCode, now: Instant) -> SignalValue:
+def _missing(
+    at: Instant, signal: str, labels: tuple[tuple[str, str], ...], source: str, code: MissingCode, now: Instant
+) -> SignalValue:
     """A signal that a readable body did not have: the age of that body is the age of the finding."""
     return SignalValue(
         signal=signal,
+        labels=labels,
         source=source,
         missing=code,
         window_missing=code,

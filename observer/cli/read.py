@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,12 +46,14 @@ def read(
         raise click.UsageError("want one of --engine NAME, --router NAME, --store NAME")
     vocabulary = _table(*chosen[0])
     name = "standard input" if str(file) == "-" else str(file)
-    frame = Extractor(vocabulary, version=version).read(_body(file))
+    body = _body(file)
+    frame = Extractor(vocabulary, version=version).read(body)
     if isinstance(frame, Unreadable):
         raise CommandFailed(f"{name} is not an exposition that can be read: {frame.kind.value}: {frame.detail}")
     for problem in frame.problems:
         tell(f"{name}:{problem.line}: {problem.family}: {problem.kind}: {problem.detail}")
     answer = answer_of(vocabulary, version, frame)
+    answer["unknown"] = sorted({*answer["unknown"], *undeclared(vocabulary, body)})
     form = Format(output)
     if form in {Format.JSON, Format.YAML}:
         click.echo(dumped(answer, form))
@@ -74,16 +77,49 @@ def _body(file: Path) -> bytes:
 
 
 def answer_of(vocabulary: Vocabulary, version: str | None, frame: Frame) -> dict[str, Any]:
-    """The published form: every signal that was there, what was absent, and families that no row knows."""
+    """The published form: every signal that was there, what was absent, and families that no row knows.
+
+    A signal that is there and cannot be used (not finite, torn, contradicting itself) has one entry without a value
+    whose state says why: it is neither a number nor absent.
+    """
+    signals: dict[str, list[dict[str, Any]]] = {}
+    for signal in {term.signal for term in vocabulary.select(version)} - frame.absent:
+        entries = [_entry(signal, series) for series in frame.series(signal)]
+        gaps = frame.gaps(signal)
+        why = frame.missing(signal)
+        if why is not None and not gaps:
+            gaps = (((), why),)
+        unit = SIGNALS[signal].unit
+        entries += [{"value": None, "unit": unit, "labels": dict(labels), "state": code.value} for labels, code in gaps]
+        if entries:
+            signals[signal] = entries
     return {
         "vocabulary": vocabulary.name,
         "version": version,
-        "signals": {
-            signal: [_entry(signal, series) for series in frame.series(signal)] for signal in sorted(frame.signals())
-        },
+        "signals": dict(sorted(signals.items())),
         "absent": sorted(frame.absent),
         "unknown": sorted(frame.unknown_families),
     }
+
+
+_NAME = re.compile(rb"^([a-zA-Z_:][a-zA-Z0-9_:]*)", re.MULTILINE)
+_PARTS = ("_bucket", "_sum", "_count")
+
+
+def undeclared(vocabulary: Vocabulary, body: bytes) -> set[str]:
+    """Sample names with the program's prefix that no row knows, whether or not a TYPE line declares them.
+
+    The observer itself looks at declared families only, which is what makes it fast; a person who asks about one file
+    is told everything.
+    """
+    declared = {match.decode() for match in re.findall(rb"^# TYPE (\S+) ", body, re.MULTILINE)}
+    found = set()
+    for raw in set(_NAME.findall(body)):
+        name = raw.decode()
+        bases = {name, *(name.removesuffix(part) for part in _PARTS)}
+        if vocabulary.claims(name) and not any(vocabulary.knows(base) or base in declared for base in bases):
+            found.add(name)
+    return found
 
 
 def _entry(signal: str, series: Series) -> dict[str, Any]:

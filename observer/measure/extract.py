@@ -94,6 +94,23 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         made = (self._make(each) for each in self.plan.series.get(signal, ()))
         return tuple(each for each in made if each is not None)
 
+    def gaps(self, signal: str) -> tuple[tuple[OurLabels, MissingCode], ...]:
+        """The series of a signal that are there and tell no number, by their labels, and why.
+
+        A sum over ranks with one of these in it is not known. A series whose only values are sentinels is none: what
+        it was about is gone.
+        """
+        found: list[tuple[OurLabels, MissingCode]] = []
+        for each in self.plan.series.get(signal, ()):
+            if each.family in self.torn:
+                found.append((each.labels, MissingCode.UNREADABLE))
+            elif each.spread is not None:
+                if self.columns.where[each.signal, each.labels] in self.invalid:
+                    found.append((each.labels, MissingCode.NOT_FINITE))
+            elif each.fixed is None and not all(map(math.isfinite, self._numbers(each))):
+                found.append((each.labels, MissingCode.NOT_FINITE))
+        return tuple(found)
+
     def missing(self, signal: str) -> MissingCode | None:
         """Why a signal has no series; ``None`` when it has one. A signal of no term of the version is absent too."""
         if self.series(signal):

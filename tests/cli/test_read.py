@@ -40,6 +40,54 @@ def body(tmp_path: Path) -> str:
     return str(file)
 
 
+UNUSABLE = {
+    "not a number": ('vllm:num_requests_running{engine="0",model_name="m"} NaN\n', "requests-running", "NotFinite"),
+    "infinite": ('vllm:num_requests_running{engine="0",model_name="m"} +Inf\n', "requests-running", "NotFinite"),
+    "two values of one series": (
+        'vllm:num_requests_running{engine="0"} 2\nvllm:num_requests_running{engine="0"} 3\n',
+        "requests-running",
+        "Unreadable",
+    ),
+    "buckets that fall": (
+        "# TYPE vllm:time_to_first_token_seconds histogram\n"
+        'vllm:time_to_first_token_seconds_bucket{le="1"} 3\nvllm:time_to_first_token_seconds_bucket{le="+Inf"} 2\n'
+        "vllm:time_to_first_token_seconds_count 2\nvllm:time_to_first_token_seconds_sum 1\n",
+        "time-to-first-token",
+        "Unreadable",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "signal", "state"), UNUSABLE.values(), ids=UNUSABLE)
+def test_a_signal_that_is_there_and_cannot_be_used_is_said(
+    tmp_path: Path, capsys, text: str, signal: str, state: str
+) -> None:
+    file = tmp_path / "metrics.prom"
+    file.write_text(text + 'vllm:num_requests_waiting{engine="0"} 1\n')
+    code, out, _ = read(capsys, str(file), "--engine", "vllm", "--version", "0.32.0", "-o", "json")
+    made = json.loads(out)
+    assert code == 0
+    assert {(entry["value"], entry["state"]) for entry in made["signals"][signal]} == {(None, state)}
+    assert signal not in made["absent"]
+    assert made["signals"]["requests-waiting"][0]["value"] == 1.0
+
+
+def test_one_rank_without_a_number_stands_beside_the_others(body: str, capsys) -> None:
+    _, out, _ = read(capsys, body, "--engine", "vllm", "--version", "0.32.0", "-o", "json")
+    entries = json.loads(out)["signals"]["requests-running"]
+    assert [(entry["labels"]["rank"], entry["value"], entry["state"]) for entry in entries] == [
+        ("0", 3.0, "Fresh"),
+        ("1", None, "NotFinite"),
+    ]
+
+
+def test_a_family_without_a_type_line_is_unknown_too(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "metrics.prom"
+    file.write_text("vllm:brand_new 3\nvllm:num_requests_waiting 1\nother_thing 2\n")
+    _, out, _ = read(capsys, str(file), "--engine", "vllm", "-o", "json")
+    assert json.loads(out)["unknown"] == ["vllm:brand_new"]
+
+
 def test_the_published_form(body: str, capsys) -> None:
     code, out, _ = read(capsys, body, "--engine", "VLLM", "--version", "0.32.0", "-o", "json")
     made = json.loads(out)

@@ -66,7 +66,7 @@ CALLS = {
     ),
     "serve": (
         ("serve", "--config", "a.yaml", "-c", "b.yaml"),
-        ("serve", (Path("a.yaml"), Path("b.yaml")), {"listen": None, "record": None}),
+        ("serve", (Path("a.yaml"), Path("b.yaml")), {"listen": None, "record": None, "state": None}),
     ),
     "record": (
         ("record", "x.obsrec", "-c", "a.yaml"),
