@@ -224,7 +224,8 @@ class StreamActions:
         return Event.MISSING if self._held else self._settled()
 
     def _do_gap(self) -> None:
-        self.counts["gaps"] += 1
+        # Before anything was applied this is a late join, not a gap.
+        self.counts["gaps"] += self.last >= 0
 
     def _do_duplicate(self) -> None:
         self.counts["duplicates"] += 1

@@ -1,0 +1,354 @@
+"""The block index: who holds what, copies, loose blocks, budgets, leaving in slices, longest prefixes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from observer.measure.ledger import Ledger
+from observer.measure.residency import BlockIndex
+from observer.measure.stream_values import StreamLimits
+from observer.measure.streams import Stream
+from router_contract.kv_streams import Approximation, HashSpace
+from router_contract.readings import Instant
+from tests.fakes.kv_world import DEPLOYMENT, source
+
+SPACE = HashSpace("vllm", "0.32.0", "uint64", "tiny", 16)
+NOW = Instant(100.0, 1.8e9)
+
+
+def index(**options: int) -> BlockIndex:
+    return BlockIndex(options.get("budget", 1 << 30))
+
+
+def prefixes(blocks: BlockIndex, hashes: list, *media: str) -> dict:
+    return dict(blocks.prefixes([blocks.planes[SPACE, medium, 0] for medium in media or ("GPU",)], hashes))
+
+
+def test_the_longest_held_prefix_of_each_member():
+    blocks = index()
+    for name, held in {"a": [1, 2, 3, 4], "b": [1, 2], "c": [2, 3], "d": [1, 3, 4]}.items():
+        blocks.store(blocks.hold(blocks.join(name), SPACE, "GPU", 0, signed=False), held, None)
+    assert prefixes(blocks, [1, 2, 3, 4, 5]) == {"a": 4, "b": 2, "d": 1}
+    assert prefixes(blocks, [9]) == {}
+    assert prefixes(blocks, []) == {}
+
+
+def test_prefixes_over_several_media_together():
+    blocks = index()
+    holder = blocks.join("a")
+    blocks.store(blocks.hold(holder, SPACE, "GPU", 0, signed=False), [1, 2], None)
+    blocks.store(blocks.hold(holder, SPACE, "CPU", 0, signed=False), [2, 3], 1)
+    assert prefixes(blocks, [1, 2, 3, 4], "GPU", "CPU") == {"a": 3}
+    assert prefixes(blocks, [1, 2, 3, 4], "GPU") == {"a": 2}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 70), st.integers(0, 200)), max_size=20),
+    st.integers(0, 130),
+)
+def test_prefixes_equal_a_plain_search(held, asked):
+    blocks = index()
+    holds = {name: blocks.hold(blocks.join(name), SPACE, "GPU", 0, signed=False) for name in range(71)}
+    truth = {name: 0 for name in holds}
+    for name, length in held:
+        blocks.store(holds[name], list(range(1000, 1000 + length)) or [1], None)
+        truth[name] = max(truth[name], length)
+    wanted = {name: min(length, asked) for name, length in truth.items() if min(length, asked)}
+    assert prefixes(blocks, list(range(1000, 1000 + asked))) == wanted
+
+
+def test_copies_are_counted_and_held_until_the_last_is_removed():
+    blocks = index()
+    hold = blocks.hold(blocks.join("a"), SPACE, "GPU", 0, signed=False)
+    for _ in range(3):
+        blocks.store(hold, [5], None)
+    assert hold.copies == {5: 3}
+    assert [blocks.remove(hold, [5]) for _ in range(4)] == [0, 0, 1, 0]
+    assert hold.copies == {}
+    assert hold.held == 0
+    assert hold.plane.masks == {}
+
+
+def test_removing_known_unknown_known_removes_both_known():
+    blocks = index()
+    hold = blocks.hold(blocks.join("a"), SPACE, "GPU", 0, signed=False)
+    blocks.store(hold, [1, 2], None)
+    assert blocks.remove(hold, [1, 99, 2]) == 2
+
+
+@pytest.mark.parametrize(
+    ("signed", "stored", "asked"),
+    [
+        (False, [2**64 - 1], [2**64 - 1]),
+        (True, [-(2**63)], [-(2**63)]),
+        (False, [-5], [2**64 - 5]),
+        (True, [2**64 - 5], [-5]),
+        (True, [b"\x01" * 32], [b"\x01" * 32]),
+        (False, [7, b"\x01" * 32], [7, b"\x01" * 32]),
+    ],
+)
+def test_hashes_of_any_kind_are_found_and_removed(signed, stored, asked):
+    blocks = index()
+    hold = blocks.hold(blocks.join("a"), SPACE, "GPU", 0, signed=signed)
+    blocks.store(hold, stored, None)
+    assert prefixes(blocks, asked) == {"a": len(asked)}
+    assert blocks.remove(hold, asked) == len(asked)
+
+
+def test_a_member_that_leaves_is_gone_at_once_and_its_bit_is_used_again_when_clean():
+    blocks = index()
+    holders = [blocks.join(name) for name in "ab"]
+    for holder in holders:
+        blocks.store(blocks.hold(holder, SPACE, "GPU", 0, signed=False), list(range(1, 101)), None)
+    blocks.retire(holders[0])
+    assert prefixes(blocks, [1, 2]) == {"b": 2}
+    assert blocks.cleaning == 100
+    slices = 1
+    while blocks.clean(30):
+        slices += 1
+    assert slices >= 4
+    assert blocks.cleaning == 0
+    assert blocks.join("c").bit == holders[0].bit
+    assert prefixes(blocks, [1, 2]) == {"b": 2}
+    assert blocks.planes[SPACE, "GPU", 0].shared == 0
+
+
+def test_blocks_without_a_known_parent_are_loose_until_it_arrives():
+    blocks = index()
+    holder = blocks.join("a")
+    hold = blocks.hold(holder, SPACE, "GPU", 0, signed=False)
+    blocks.store(hold, [3, 4], 2)
+    blocks.store(hold, [5], 4)
+    assert len(holder.loose) == 3
+    blocks.store(hold, [2], 1)
+    assert len(holder.loose) == 4
+    blocks.store(hold, [1], None)
+    assert holder.loose == {}
+    assert holder.children == {}
+
+
+def test_a_loose_block_that_is_removed_is_no_longer_loose():
+    blocks = index()
+    holder = blocks.join("a")
+    hold = blocks.hold(holder, SPACE, "GPU", 0, signed=False)
+    blocks.store(hold, [3, 4], 2)
+    blocks.remove(hold, [3])
+    assert set(holder.loose) == {(SPACE, 4)}
+    blocks.remove(hold, [4])
+    assert holder.children == {}
+
+
+def test_a_parent_on_another_medium_is_known():
+    blocks = index()
+    holder = blocks.join("a")
+    blocks.store(blocks.hold(holder, SPACE, "GPU", 0, signed=False), [1], None)
+    blocks.store(blocks.hold(holder, SPACE, "CPU", 0, signed=False), [2], 1)
+    assert holder.loose == {}
+
+
+def test_the_budget_refuses_and_says_so():
+    blocks = index(budget=10_000)
+    hold = blocks.hold(blocks.join("a"), SPACE, "GPU", 0, signed=False)
+    answers = [blocks.store(hold, list(range(number, number + 10)), None) for number in range(0, 1000, 10)]
+    assert answers[0]
+    assert not answers[-1]
+    assert len(hold.plane.masks) < 110
+
+
+def test_a_hundred_members_on_one_block_cost_one_entry():
+    blocks = index()
+    for name in range(100):
+        blocks.store(blocks.hold(blocks.join(name), SPACE, "GPU", 0, signed=False), [1], None)
+    assert len(blocks.planes[SPACE, "GPU", 0].masks) == 1
+    assert blocks.bytes < 2_000
+
+
+def test_a_log_stays_near_the_size_of_what_is_held():
+    blocks = index()
+    hold = blocks.hold(blocks.join("a"), SPACE, "GPU", 0, signed=False)
+    for number in range(100_000):
+        blocks.store(hold, [number % 500], None)
+        blocks.remove(hold, [number % 500])
+    assert len(hold.log) + len(hold.old_log) < 20_000
+    blocks.store(hold, list(range(300)), None)
+    blocks.retire(hold.holder)
+    while blocks.clean(1000):
+        pass
+    assert blocks.planes == {}
+    assert blocks.bytes == 0
+
+
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("store"), st.integers(0, 3), st.lists(st.integers(0, 30), min_size=1, max_size=5), st.one_of(st.none(), st.integers(0, 30))),  # fmt: skip
+        st.tuples(st.just("remove"), st.integers(0, 3), st.lists(st.integers(0, 30), min_size=1, max_size=5)),
+        st.tuples(st.just("leave"), st.integers(0, 3)),
+        st.tuples(st.just("clean"), st.integers(1, 20)),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(OPERATIONS)
+def test_the_index_equals_counting_by_hand(operations):
+    blocks = index()
+    holders = [blocks.join(name) for name in range(4)]
+    truth: list[dict[int, int]] = [{} for _ in range(4)]
+    for operation in operations:
+        match operation:
+            case ("store", name, hashes, parent):
+                blocks.store(blocks.hold(holders[name], SPACE, "GPU", 0, signed=False), hashes, parent)
+                for value in hashes:
+                    truth[name][value] = truth[name].get(value, 0) + 1
+            case ("remove", name, hashes):
+                blocks.remove(blocks.hold(holders[name], SPACE, "GPU", 0, signed=False), hashes)
+                for value in hashes:
+                    left = truth[name].get(value, 0) - 1
+                    truth[name].pop(value, None)
+                    truth[name] |= {value: left} if left > 0 else {}
+            case ("leave", name):
+                blocks.retire(holders[name])
+                holders[name], truth[name] = blocks.join(name), {}
+            case ("clean", entries):
+                blocks.clean(entries)
+    while blocks.clean(50):
+        pass
+    for name, holder in enumerate(holders):
+        for hold in holder.holds.values():
+            held = {key: hold.copies.get(key, 1) for key, mask in hold.plane.masks.items() if mask & hold.bit}
+            assert held == truth[name]
+            assert hold.held == len(held)
+        assert set(holder.loose) <= {(SPACE, value) for value in truth[name]}
+    for plane in blocks.planes.values():
+        holders_of = [sum(value in held for held in truth) for value in set().union(*truth)]
+        assert plane.shared == sum(count > 1 for count in holders_of)
+        assert len(plane.masks) == len(holders_of)
+    for holder in holders:
+        blocks.retire(holder)
+    while blocks.clean(50):
+        pass
+    assert blocks.bytes == 0
+
+
+def payload(hashes: list, *, parent: object = None, size: int = 16, medium: str | None = "GPU", rank: int = 0) -> bytes:
+    event = {"type": "BlockStored", "block_hashes": hashes, "parent_block_hash": parent, "block_size": size}
+    return msgspec.msgpack.encode([1.0, [event | ({"medium": medium} if medium else {})], rank])
+
+
+def joined(ledger: Ledger, name: str, **options: object) -> tuple:
+    blocks = ledger.join(source(name, **options))
+    stream = Stream(blocks, NOW, replay=False, limits=StreamLimits())
+    stream.attach(NOW)
+    stream.connected(NOW)
+    return blocks, stream
+
+
+def test_spaces_are_never_compared():
+    ledger = Ledger()
+    vllm, sglang = joined(ledger, "a"), joined(ledger, "b", engine="sglang")
+    vllm[1].message(0, payload([1, 2]), NOW)
+    sglang[1].message(0, payload([1, 2]), NOW)
+    vllm[1].message(1, payload([b"\x01" * 32]), NOW)
+    vllm[1].message(2, payload([1], size=32), NOW)
+    found = ledger.lookup(DEPLOYMENT, [1, 2], [vllm, sglang], NOW)
+    assert [(item.member, item.space.engine, item.space.block_size, item.blocks, item.tokens) for item in found.holdings] == [
+        ("a", "vllm", 16, 2, 32),
+        ("b", "sglang", 16, 2, 32),
+        ("a", "vllm", 32, 1, 32),
+    ]
+    summary = ledger.index_summary(DEPLOYMENT)
+    assert len(summary.residency) == 4
+    assert all(item.shared == 0 for item in summary.residency)
+
+
+def test_a_missing_medium_is_the_device():
+    ledger = Ledger()
+    blocks, stream = joined(ledger, "a")
+    stream.message(0, payload([1], medium=None), NOW)
+    assert [(medium.medium, medium.blocks) for medium in blocks.media_blocks()] == [("GPU", 1)]
+
+
+def test_redundancy_is_unknown_where_members_may_hash_differently_until_a_hash_is_shared():
+    ledger = Ledger()
+    members = []
+    for name in "ab":
+        unseeded = msgspec.structs.replace(source(name, engine="sglang"), seeded=None)
+        blocks = ledger.join(unseeded)
+        stream = Stream(blocks, NOW, replay=False, limits=StreamLimits())
+        stream.attach(NOW)
+        stream.connected(NOW)
+        members.append((blocks, stream))
+    members[0][1].message(0, payload([1, 2]), NOW)
+    assert ledger.index_summary(DEPLOYMENT).residency[0].redundancy == 1.0
+    members[1][1].message(0, payload([3]), NOW)
+    assert ledger.index_summary(DEPLOYMENT).residency[0].redundancy is None
+    members[1][1].message(1, payload([2]), NOW)
+    found = ledger.index_summary(DEPLOYMENT).residency[0]
+    assert (found.unique, found.total, found.shared) == (3, 4, 1)
+    assert found.redundancy == pytest.approx(4 / 3)
+
+
+def test_past_the_budget_the_member_is_approximate_and_a_clear_heals_it():
+    ledger = Ledger(deployment_bytes=3_000)
+    blocks, stream = joined(ledger, "a")
+    for number in range(10):
+        stream.message(number, payload([number * 10 + k for k in range(10)]), NOW)
+    assert stream.approximate == {Approximation.BUDGET}
+    stream.message(10, msgspec.msgpack.encode([1.0, [{"type": "AllBlocksCleared"}]]), NOW)
+    assert not stream.approximate
+    while ledger.clean(1000):
+        pass
+    stream.message(11, payload([1]), NOW)
+    assert not stream.approximate
+    assert blocks.summary(stream, NOW).blocks == 1
+
+
+def test_the_process_budget_stops_every_index():
+    ledger = Ledger(process_bytes=500)
+    _, stream = joined(ledger, "a")
+    stream.message(0, payload(list(range(20))), NOW)
+    ledger.clean(1)
+    stream.message(1, payload([100]), NOW)
+    assert stream.approximate == {Approximation.BUDGET}
+
+
+def test_a_thousand_clears_cost_nothing_that_stays():
+    ledger = Ledger()
+    blocks, stream = joined(ledger, "a")
+    for number in range(0, 2000, 2):
+        stream.message(number, payload([number]), NOW)
+        stream.message(number + 1, msgspec.msgpack.encode([1.0, [["AllBlocksCleared"]]]), NOW)
+        ledger.clean(100)
+    summary = blocks.summary(stream, NOW)
+    assert dict(summary.counters.events)["cleared"] == 1000
+    assert summary.blocks == 0
+    assert blocks.holder.bit < 1 << 4
+
+
+def test_a_summary_tells_age_churn_and_a_wrong_rank():
+    ledger = Ledger()
+    blocks, stream = joined(ledger, "a")
+    stream.message(0, payload([1, 2], rank=3), NOW)
+    later = Instant(NOW.mono + 30, NOW.wall + 30)
+    stream.message(1, msgspec.msgpack.encode([1.0, [["BlockRemoved", [1, 2], "GPU"]], 3]), later)
+    summary = blocks.summary(stream, later)
+    assert summary.last_event == later
+    assert summary.wrong_rank == 3
+    assert summary.churn_blocks_per_second == pytest.approx(2 / 60)
+    much_later = Instant(NOW.mono + 120, NOW.wall + 120)
+    assert blocks.summary(stream, much_later).churn_blocks_per_second == 0
+    assert [(medium.medium, medium.blocks, medium.last_stored) for medium in summary.media] == [("GPU", 0, NOW)]
+
+
+def test_a_stream_that_was_never_synced_is_unknown_in_a_look_up():
+    ledger = Ledger()
+    blocks = ledger.join(source("a"))
+    stream = Stream(blocks, NOW, replay=True, limits=StreamLimits())
+    stream.attach(NOW)
+    found = ledger.lookup(DEPLOYMENT, [1], [(blocks, stream)], NOW)
+    assert found.unknown == (blocks.source.key,)
+    assert found.holdings == ()
