@@ -100,7 +100,7 @@ class KvPublisher:
             socket.connect(wanted)
             return wanted
         socket.bind(wanted)
-        return socket.getsockopt(zmq.LAST_ENDPOINT).rstrip(b"\0").decode()
+        return socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
 
     def stop(self) -> None:
         """End this life at once: what was not sent is gone."""

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from observer.clock import SystemClock
+from observer.simulate.kv_fleet import publishing
+from observer.simulate.spec import EngineSpec, RoleSpec
 from observer.simulate.workers import DECODE, PREFILL, WorkerAddress
 from tests.simulate.harness import Bench, bench
 
@@ -31,7 +34,9 @@ CASES = [
     (ROUTER, "15-all-dead"),
     (ROUTER, "21-pd-fresh"),
 ]
-BLOCK = re.compile(r"^### GET (\S+) \| HTTP/1.1 (\d+) [^|]*\| ?(?:content-type: )?(.*)\n((?:(?!### GET ).*\n?)*)", re.M)
+BLOCK = re.compile(
+    r"^### GET (\S+) \| HTTP/1.1 (\d+) [^|]*\| ?(?:content-type: )?(.*)\n((?:(?!### GET ).*\n?)*)", re.MULTILINE
+)
 
 
 def recorded(path: Path) -> dict[str, tuple[int, str, str]]:
@@ -93,3 +98,38 @@ async def test_answers_have_the_recorded_form(folder: str, state: str, recording
                 assert found == (status, comparable(body) if body else ""), path
                 if kind:
                     assert response.headers["Content-Type"] == kind, path
+
+
+ENGINE_BLOCK = re.compile(r"^### GET (\S+) \| (\d+) ?(.*)\n((?:(?!### GET ).*\n?)*)", re.MULTILINE)
+
+
+async def test_the_sglang_engine_shows_nothing_that_the_real_one_does_not(recordings: Path) -> None:
+    text = (recordings / "sglang-0.5.23" / "endpoints-fresh.txt").read_text()
+    wanted = {path: (int(status), body) for path, status, _, body in ENGINE_BLOCK.findall(text)}
+    assert len(wanted) == 11
+    whole = (recordings / "sglang-0.5.23" / "server_info.json").read_text()
+    for path in ("/server_info", "/get_server_info"):  # the block file cuts these long bodies short
+        wanted[path] = (200, whole)
+    async with bench() as made:
+        (engine,) = await made.started(1, "sglang")
+        for path, (status, body) in wanted.items():
+            found_status, found = await made.get(engine.url + path)
+            assert found_status == status, path
+            if body.strip():
+                surplus = {key.split(":")[0] for key in keys(json.loads(found))} - {
+                    key.split(":")[0] for key in keys(json.loads(body))
+                }
+                assert surplus <= {".kv_events"}, path
+
+
+async def test_the_vllm_engine_tells_its_publishers_as_the_real_one(recordings: Path) -> None:
+    wanted = json.loads((recordings / "vllm-0.32.0" / "kv_event_sources-dp2.json").read_text())
+    clock = SystemClock()
+    async with bench() as made:
+        role = RoleSpec(engine=EngineSpec(dp_size=2))
+        engine = made.engine("vllm", hook=publishing(clock)("e", role), dp_size=2)
+        await engine.start()
+        found = await made.json(f"{engine.url}/kv_event_sources")
+        assert keys(found) == keys(wanted)
+        ports = [int(found[rank]["endpoint"].rsplit(":", 1)[1]) for rank in ("0", "1")]
+        assert ports[1] == ports[0] + 1
