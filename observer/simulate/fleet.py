@@ -40,8 +40,14 @@ class SimulatedFleet:
     async def start(self) -> None:
         """Start everything. Returns when engines without a loading time serve and routers have registered them."""
         await self.background.start()
-        for deployment in self.deployments.values():
-            await deployment.start()
+        complete = False
+        try:
+            for deployment in self.deployments.values():
+                await deployment.start()
+            complete = True
+        finally:
+            if not complete:
+                await self.stop()
 
     async def stop(self) -> None:
         """Stop everything and give all ports back."""

@@ -84,6 +84,28 @@ async def wait_ready(router: RealRouter, session: aiohttp.ClientSession) -> None
     raise AssertionError(f"{router.kind} did not get ready:\n{router.log.read_text()[-3000:]}")
 
 
+async def listed(router: RealRouter, session: aiohttp.ClientSession) -> dict[str, dict[str, object]]:
+    """The rows of the router's own worker list by URL."""
+    async with session.get(f"{router.api}/workers") as answer:
+        return {row["url"]: row for row in (await answer.json(content_type=None))["workers"]}
+
+
+async def change_worker(router: RealRouter, session: aiohttp.ClientSession, url: str, *, add: bool) -> None:
+    """Add or remove a worker through the router's own API and wait until its list shows it."""
+    if router.kind == "vllm_router":
+        verb = "add_worker" if add else "remove_worker"
+        call = session.post(f"{router.api}/{verb}", params={"url": url})
+    elif add:
+        call = session.post(f"{router.api}/workers", json={"url": url})
+    else:
+        call = session.delete(f"{router.api}/workers/{(await listed(router, session))[url]['id']}")
+    async with call as answer:
+        assert answer.status in (200, 202), await answer.text()
+    async with asyncio.timeout(START_SECONDS):
+        while (url in await listed(router, session)) is not add:
+            await asyncio.sleep(0.05)
+
+
 async def stop(process: asyncio.subprocess.Process) -> None:
     """End the process and wait for it."""
     if process.returncode is None:

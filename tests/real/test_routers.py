@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.routers import real_router
+from tests.real.routers import change_worker, listed, real_router
 from tests.simulate.harness import bench, samples, total, until
 
 pytestmark = pytest.mark.real
@@ -76,6 +76,23 @@ async def test_a_dead_engine_becomes_unhealthy_and_a_circuit_shows_in_the_metric
                     await asyncio.sleep(0.1)
                     rows = (await made.json(f"{router.api}/workers"))["workers"]
                     healthy = {row["url"]: row["is_healthy"] for row in rows}[engines[1].url]
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+async def test_workers_are_added_and_removed_and_their_series_stay(kind: str, tmp_path: Path) -> None:
+    health = "smg_worker_health" if kind == "sglang_gateway" else "vllm_router_worker_health"
+    async with bench() as made:
+        engines = await made.started(3, ENGINES[kind])
+        async with real_router(kind, [engine.url for engine in engines[:2]], tmp_path) as router:
+            await until_listed(made, router.api, 2)
+            await change_worker(router, made.session, engines[2].url, add=True)
+            for _ in range(6):
+                assert await made.post(router.api) == 200
+            assert engines[2].answers[200] > 0
+            await change_worker(router, made.session, engines[0].url, add=False)
+            text = (await made.get(f"{router.metrics}/metrics"))[1]
+            assert samples(text, health, worker=engines[0].url) == [-1.0 if kind == "sglang_gateway" else 1.0]
+            assert set(await listed(router, made.session)) == {engine.url for engine in engines[1:]}
 
 
 async def until_listed(made, api: str, count: int) -> None:
