@@ -17,6 +17,7 @@ from exporters.paging import BadQueryError, page
 from exporters.prometheus import Renderer, negotiate
 from exporters.protocols import ReportSource
 from exporters.snapshot import snapshot
+from exporters.status import contract_document, explain_document, status_document
 from exporters.statuses import failure, unavailable
 from exporters.summaries import deployment_summary, target_summary
 from router_contract.documents import Unavailable
@@ -30,7 +31,20 @@ FRESH_IN_FLIGHT = 32
 
 METRICS_PATH = "/api/v1/namespaces/{namespace}/modeldeployments/{name}/metrics"
 AGGREGATED_PATH = "/apis/metrics.modeldeployment.io/v1/namespaces/{namespace}/modeldeployments/{name}/metrics"
-PATHS = ("/api/v1/deployments", METRICS_PATH, AGGREGATED_PATH, "/api/v1/targets", "/metrics", "/livez", "/readyz")
+_DEPLOYMENT_PATH = "/api/v1/namespaces/{namespace}/modeldeployments/{name}"
+STATUS_PATH, EXPLAIN_PATH, CONTRACT_PATH = (f"{_DEPLOYMENT_PATH}/{part}" for part in ("status", "explain", "contract"))
+PATHS = (
+    "/api/v1/deployments",
+    STATUS_PATH,
+    EXPLAIN_PATH,
+    CONTRACT_PATH,
+    METRICS_PATH,
+    AGGREGATED_PATH,
+    "/api/v1/targets",
+    "/metrics",
+    "/livez",
+    "/readyz",
+)
 
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False, "": False}
 
@@ -48,6 +62,9 @@ class Api:
         """Every path with its handler."""
         return [
             web.get("/api/v1/deployments", self.deployments),
+            web.get(STATUS_PATH, self.status),
+            web.get(EXPLAIN_PATH, self.explain),
+            web.get(CONTRACT_PATH, self.contract),
             web.get(METRICS_PATH, self.document),
             web.get(AGGREGATED_PATH, self.document),
             web.get("/api/v1/targets", self.targets),
@@ -64,17 +81,34 @@ class Api:
 
     async def document(self, request: web.Request) -> web.Response:
         """One deployment's metrics document."""
-        key = DeploymentKey(request.match_info["namespace"], request.match_info["name"])
+        key = _key(request)
         fresh = request.query.get("fresh", "")
         if fresh not in _BOOLEANS:
-            return failure(400, f"fresh is {fresh!r}; want true or false", name=key.name)
+            return _not_boolean("fresh", fresh, key)
         if self._source.deployment(key) is None:
             return unavailable(not_found(key), key.name)
         if _BOOLEANS[fresh]:
             await self._refresh(key)
         report = self._source.deployment(key)
-        made = metrics_document(report) if report is not None else not_found(key)
-        return unavailable(made, key.name) if isinstance(made, Unavailable) else _json(made)
+        return _made(metrics_document(report) if report is not None else not_found(key), key)
+
+    async def status(self, request: web.Request) -> web.Response:
+        """Everything judging says about one deployment."""
+        key = _key(request)
+        return _made(status_document(self._source.deployment(key), key), key)
+
+    async def explain(self, request: web.Request) -> web.Response:
+        """One deployment explained, with its last transitions with ``?history=true``."""
+        key = _key(request)
+        history = request.query.get("history", "")
+        if history not in _BOOLEANS:
+            return _not_boolean("history", history, key)
+        return _made(explain_document(self._source.deployment(key), key, history=_BOOLEANS[history]), key)
+
+    async def contract(self, request: web.Request) -> web.Response:
+        """Both sides of one deployment's router contract."""
+        key = _key(request)
+        return _made(contract_document(self._source.deployment(key), key), key)
 
     async def targets(self, request: web.Request) -> web.Response:
         """Targets that pass the query's filters, a page at a time."""
@@ -113,6 +147,18 @@ class Api:
         keys = self._source.keys()
         found = (self._source.deployment(key) for key in keys)
         return [report for report in found if report is not None]
+
+
+def _key(request: web.Request) -> DeploymentKey:
+    return DeploymentKey(request.match_info["namespace"], request.match_info["name"])
+
+
+def _not_boolean(name: str, found: str, key: DeploymentKey) -> web.Response:
+    return failure(400, f"{name} is {found!r}; want true or false", name=key.name)
+
+
+def _made(made: object, key: DeploymentKey) -> web.Response:
+    return unavailable(made, key.name) if isinstance(made, Unavailable) else _json(made)
 
 
 def _json(value: object) -> web.Response:

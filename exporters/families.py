@@ -13,9 +13,10 @@ import msgspec
 
 from exporters.family import DEPLOYMENT, POD, RANK, ROLE, Family, FamilyType, Row
 from exporters.snapshot import Snapshot, TargetView
+from exporters.status_families import STATUS_FAMILIES
 from router_contract.readings import SignalValue, State
 from router_contract.signals import Combine
-from router_contract.targets import Component, Replica
+from router_contract.targets import Component
 from router_contract.verdicts import TargetStatus
 
 
@@ -165,20 +166,6 @@ def _observed_generation(snapshot: Snapshot) -> Iterator[Row]:
             yield (report.key.namespace, report.key.name), float(report.deployment.observed_generation)
 
 
-def _exists(replica: Replica) -> bool:
-    return any(not member.terminating for member in replica.members)
-
-
-def _replicas(snapshot: Snapshot) -> Iterator[Row]:
-    for report in snapshot.reports:
-        for role in report.deployment.roles:
-            labels = (report.key.namespace, report.key.name, role.name)
-            if role.desired is not None:
-                yield (*labels, "desired"), float(role.desired)
-            if report.deployment.complete:
-                yield (*labels, "observed"), float(sum(_exists(replica) for replica in role.replicas))
-
-
 def _endpoint_info(snapshot: Snapshot) -> Iterator[Row]:
     for report in snapshot.reports:
         nodes = {member.uid: member.node for role in report.deployment.roles for member in role.members()}
@@ -250,12 +237,7 @@ FAMILIES: tuple[Family, ...] = (
         labels=DEPLOYMENT,
         rows=_observed_generation,
     ),
-    Family(
-        name="modeldeployment_replicas",
-        help="Replicas of a role by state: desired by the specification, observed with a Pod that stays.",
-        labels=(*ROLE, "state"),
-        rows=_replicas,
-    ),
+    *STATUS_FAMILIES,
     Family(
         name="modeldeployment_endpoint_info",
         help="An engine endpoint that is read, with what does not change about it.",

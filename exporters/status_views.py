@@ -21,7 +21,7 @@ def view_entries(report: DeploymentReport, names: Mapping[str, str]) -> list[Jso
     """
     router = report.deployment.router
     pods = {member.uid: member.name for member in router.members} if router is not None else {}
-    entries = {uid: {"router": name, "podUID": uid} for uid, name in pods.items()}
+    entries: dict[str, Json] = {uid: {"router": name, "podUID": uid} for uid, name in pods.items()}
     hosts = _hosts(report, names)
     for item in report.views:
         entry = entries.setdefault(item.pod_uid, {"router": item.router, "podUID": item.pod_uid})

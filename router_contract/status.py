@@ -309,6 +309,14 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str = ""
 
 
+class RankStall(msgspec.Struct, frozen=True, kw_only=True):
+    """For how long one data-parallel rank of a member has had work and made no progress; 0 when it has no work."""
+
+    uid: str
+    rank: str
+    seconds: float
+
+
 class OperatorVoice(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What the operator says under one condition type, beside ours. ``since`` (wall) is when they began to disagree."""
 

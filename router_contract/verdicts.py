@@ -11,7 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from router_contract.platform_facts import ScalerFact, SourceFault
-from router_contract.readings import FailureKind, Instant, Problem, SignalValue
+from router_contract.readings import FailureKind, Histogram, Instant, Problem, SignalValue
 from router_contract.router_views import RouterView, ViewFailed
 from router_contract.status import (
     ContractCheck,
@@ -20,6 +20,7 @@ from router_contract.status import (
     Explanation,
     OperatorVoice,
     Phase,
+    RankStall,
     RetirementStatus,
     RoleStatus,
     Transition,
@@ -130,7 +131,9 @@ class DeploymentReport(msgspec.Struct, frozen=True, kw_only=True):
     """Everything known about one deployment at one instant. Exporters render it; they compute no verdicts.
 
     ``roles`` are measurements, ``role_status`` what judging says of each role. ``views`` holds the last view and the
-    last failure of each router Pod. ``judged`` is False until the deployment was judged once: then every verdict below
+    last failure of each router Pod. ``stalls`` are the ranks whose progress is known. ``convergence_seconds`` counts, since
+    the observer began to judge it, how long routers took to select each new eligible set; ``None`` without a router.
+    ``judged`` is False until the deployment was judged once: then every verdict below
     is at its default and must not be shown as an answer.
     """
 
@@ -155,6 +158,8 @@ class DeploymentReport(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[SourceFault, ...] = ()
     scaler: ScalerFact | None = None
     transitions: tuple[Transition, ...] = ()
+    stalls: tuple[RankStall, ...] = ()
+    convergence_seconds: Histogram | None = None
 
     @property
     def key(self) -> DeploymentKey:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from observer import evidence
+from observer.app.convergence_times import ConvergenceTimes
 from observer.judge.judgement import judge, with_verdicts
+from observer.judge.standing import Standing, answers, rank_progress
 from observer.settings import Settings
 from observer.store import Store
 from router_contract.judging import DeploymentInputs, Judged, JudgePolicy, MemberEvidence, Stored
@@ -15,6 +17,7 @@ from router_contract.platform_facts import PlatformFacts
 from router_contract.probes import MemberProbe
 from router_contract.readings import Instant
 from router_contract.router_views import CircuitReading, EndpointSeries, RouterView, ViewFailed
+from router_contract.status import RankStall
 from router_contract.targets import Component, Deployment, DeploymentKey, Member, TargetKey
 from router_contract.verdicts import Condition, DeploymentReport
 
@@ -36,6 +39,19 @@ def policy_of(settings: Settings) -> JudgePolicy:
 class _Verdict(msgspec.Struct, frozen=True):
     inputs: DeploymentInputs
     judged: Judged
+    stalls: tuple[RankStall, ...]
+
+
+def stalls(inputs: DeploymentInputs, now: Instant, policy: JudgePolicy) -> tuple[RankStall, ...]:
+    """How long each rank of the members that answer now has stood still with work in hand; nothing of the others."""
+    found = []
+    for member in inputs.members:
+        for rank in member.ranks if answers(member, now, policy) else ():
+            standing, _, seconds = rank_progress(rank, member.router_inflight, now, policy)
+            if standing is not Standing.UNKNOWN and seconds is not None:
+                still = 0.0 if standing is Standing.IDLE else seconds
+                found.append(RankStall(uid=member.uid, rank=rank.rank, seconds=still))
+    return tuple(found)
 
 
 class Judging:
@@ -50,6 +66,7 @@ class Judging:
         self._members: dict[tuple[DeploymentKey, str], MemberEvidence] = {}
         self._stored: dict[DeploymentKey, Stored] = {}
         self._verdicts: dict[DeploymentKey, _Verdict] = {}
+        self._times = ConvergenceTimes()
         self.last_pass: Instant | None = None
 
     def on_probe(self, probe: MemberProbe) -> None:
@@ -84,20 +101,26 @@ class Judging:
         self._forget(deployments)
         for key, deployment in deployments.items():
             inputs = self._inputs(deployment, now)
-            judged = judge(inputs, self._stored.get(key, Stored()), now, self._policy)
+            before = self._stored.get(key, Stored())
+            judged = judge(inputs, before, now, self._policy)
+            self._times.add(key, before, judged)
             self._stored[key] = judged.stored
-            self._verdicts[key] = _Verdict(inputs, judged)
+            self._verdicts[key] = _Verdict(inputs, judged, stalls(inputs, now, self._policy))
         self.last_pass = now
 
     def add_verdicts(self, report: DeploymentReport) -> DeploymentReport:
         """A report with what the last pass said; as it is before the first one."""
         verdict = self._verdicts.get(report.key)
-        return report if verdict is None else with_verdicts(report, verdict.inputs, verdict.judged)
+        if verdict is None:
+            return report
+        shown = with_verdicts(report, verdict.inputs, verdict.judged)
+        return msgspec.structs.replace(shown, stalls=verdict.stalls, convergence_seconds=self._times.of(report.key))
 
     def _forget(self, deployments: dict[DeploymentKey, Deployment]) -> None:
         for table in (self._views, self._stored, self._verdicts):
             for key in [key for key in table if key not in deployments]:
                 del table[key]
+                self._times.forget(key)
         alive = {
             (key, member.uid)
             for key, deployment in deployments.items()
