@@ -19,7 +19,7 @@ from router_contract.readings import FailureKind
 
 _BOM = b"\xef\xbb\xbf"
 _BINARY = (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff", b"PK\x03\x04", b"\x28\xb5\x2f\xfd")
-_TRIED = 4
+_TRIED = 2
 
 
 class Reader:

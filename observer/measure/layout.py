@@ -58,6 +58,14 @@ def parse_numbers(joined: bytes, count: int) -> Floats | None:
     return np.array(numbers) if len(numbers) == count else None
 
 
+Window = tuple[int, int, int, int]
+"""Where 8 bytes stand in a line, their number, the mask of those that are known, and the line's first byte."""
+
+
+def _word(text: bytes) -> int:
+    return int.from_bytes(text.ljust(_WINDOW, b"\0"), "little")
+
+
 class Wanted:
     """Wanted family names, prepared to prove that a line belongs to none of them."""
 
@@ -66,7 +74,7 @@ class Wanted:
         self._any = tuple(self.names)
         self.shortest = min(map(len, self.names), default=_WINDOW)
         self._at: dict[int, tuple[frozenset[bytes], tuple[bytes, ...]]] = {}
-        self._windows: dict[bytes, int | None] = {}
+        self._windows: dict[bytes, Window | None] = {}
 
     def touches(self, name: bytes) -> bool:
         """Whether a wanted name begins with ``name`` or ``name`` with a wanted one, so that prefixes prove nothing."""
@@ -74,8 +82,8 @@ class Wanted:
         follows = self.names[place : place + 1]
         return name.startswith(self._any) or bool(follows and follows[0].startswith(name))
 
-    def window(self, text: bytes) -> int | None:
-        """An offset at which 8 bytes of ``text`` are in no wanted name, or ``None`` when there is no such offset.
+    def window(self, text: bytes) -> Window | None:
+        """8 bytes of ``text`` that stand at that place in no wanted name, or ``None`` when there are none.
 
         ``text`` is what a line is known to begin with; a line with these bytes there cannot begin with a wanted name.
         """
@@ -85,12 +93,13 @@ class Wanted:
             self._windows[text] = self._find_window(text)
         return self._windows[text]
 
-    def _find_window(self, text: bytes) -> int | None:
+    def _find_window(self, text: bytes) -> Window | None:
         place = bisect(self.names, text)
         common = max((_common(text, other) for other in self.names[max(place - 1, 0) : place + 1]), default=0)
         for offset in (max(0, common - _WINDOW + 1), common, 0):
-            if offset < self.shortest and self._differs(text[offset : offset + _WINDOW], offset):
-                return offset
+            window = text[offset : offset + _WINDOW]
+            if offset < self.shortest and self._differs(window, offset):
+                return offset, _word(window), _word(b"\xff" * len(window)), text[0]
         return None
 
     def _differs(self, window: bytes, offset: int) -> bool:
@@ -126,13 +135,13 @@ class Layout:
         self.lines = len(lines)
         self.rows = len(prefixes)
         fixed = [(index, lines[index] + b"\n") for index in special]
-        proved: list[tuple[int, int, bytes, int]] = []
+        proved: list[tuple[int, int, Window]] = []
         for first, last, text in gaps:
-            offset = wanted.window(text)
-            if offset is None:
+            window = wanted.window(text)
+            if window is None:
                 fixed += [(index, text) for index in range(first, last)]
             else:
-                proved.append((first, last, text, offset))
+                proved.append((first, last, window))
         if len(fixed) > len(special):
             fixed.sort()
         self._set_windows(proved)
@@ -142,18 +151,14 @@ class Layout:
         self._prefixes = tuple(prefixes)
         self._removed = sum(map(len, prefixes))
 
-    def _set_windows(self, proved: list[tuple[int, int, bytes, int]]) -> None:
-        def word(text: bytes) -> int:
-            return int.from_bytes(text.ljust(_WINDOW, b"\0"), "little")
-
-        windows = [text[offset : offset + _WINDOW] for _, _, text, offset in proved]
-        lengths = np.array([last - first for first, last, _, _ in proved], np.int64)
-        firsts = np.array([first for first, *_ in proved], np.int64)
-        self._checked = np.repeat(firsts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
-        self._offsets = np.repeat(np.array([offset for *_, offset in proved], np.int64), lengths)
-        self._words = np.repeat(np.array(list(map(word, windows)), np.uint64), lengths)
-        self._masks = np.repeat(np.array([word(b"\xff" * len(each)) for each in windows], np.uint64), lengths)
-        self._first = np.repeat(np.array([text[0] for _, _, text, _ in proved], np.uint8), lengths)
+    def _set_windows(self, proved: list[tuple[int, int, Window]]) -> None:
+        lengths = np.array([last - first for first, last, _ in proved], np.int64)
+        begins = np.array([first for first, _, _ in proved], np.int64) - np.cumsum(lengths) + lengths
+        self._checked = np.repeat(begins, lengths) + np.arange(lengths.sum())
+        self._offsets = np.repeat(np.array([window[0] for _, _, window in proved], np.int64), lengths)
+        self._words = np.repeat(np.array([window[1] for _, _, window in proved], np.uint64), lengths)
+        self._masks = np.repeat(np.array([window[2] for _, _, window in proved], np.uint64), lengths)
+        self._first = np.repeat(np.array([window[3] for _, _, window in proved], np.uint8), lengths)
 
     @property
     def nbytes(self) -> int:

@@ -13,7 +13,7 @@ import msgspec
 
 
 class ProblemKind(StrEnum):
-    """What can be wrong with one family of a body that is otherwise readable. The second group only informs."""
+    """What can be wrong with one family of a body that is otherwise readable. The kinds in `INFORMS` only inform."""
 
     MALFORMED = "Malformed"
     TRUNCATED = "Truncated"
@@ -30,6 +30,20 @@ class ProblemKind(StrEnum):
     TYPE_UNKNOWN = "TypeUnknown"
     TYPE_UNEXPECTED = "TypeUnexpected"
     NO_FINAL_NEWLINE = "NoFinalNewline"
+
+
+INFORMS = frozenset(
+    {
+        ProblemKind.DUPLICATES_FOLDED,
+        ProblemKind.TYPE_MISSING,
+        ProblemKind.TYPE_UNKNOWN,
+        ProblemKind.TYPE_UNEXPECTED,
+        ProblemKind.NO_FINAL_NEWLINE,
+        ProblemKind.UNEQUAL_COPIES,
+        ProblemKind.MODEL_NOT_FOUND,
+    }
+)
+"""Kinds that cost nothing: the family is read all the same."""
 
 
 class LineError(ValueError):

@@ -34,6 +34,7 @@ class Step(IntEnum):
 class Held(msgspec.Struct, frozen=True):
     """The last good read of a series that was unreadable since: its columns, when, whether a restart came between."""
 
+    source: str
     values: Floats
     bounds: tuple[float, ...]
     at: float
@@ -179,8 +180,9 @@ class Change:
         values = self.tail.last[self.tail.columns.span(place)]
         if np.isnan(values).any():
             return None
-        bounds = self.tail.columns.bounds(place)
-        return Held(values, bounds, self.tail.at, lossy=False, moved=float(self.tail.moved[place]))
+        columns = self.tail.columns
+        source, moved = columns.series[place].source, float(self.tail.moved[place])
+        return Held(source, values, columns.bounds(place), self.tail.at, lossy=False, moved=moved)
 
     def _skip(self, place: int, *, restarted: bool) -> None:
         """No number this time: the older read stays the baseline."""
@@ -200,7 +202,8 @@ class Change:
         if before is not None:
             # After a restart everything is counted since, from 0.
             values = np.zeros_like(before.values) if restarted else before.values
-            self.held[key] = Held(values, before.bounds, before.at, before.lossy or restarted, before.moved)
+            lossy = before.lossy or restarted
+            self.held[key] = Held(before.source, values, before.bounds, before.at, lossy, before.moved)
 
     def _key(self, place: int) -> Key:
         series = self.columns.series[place]
@@ -217,6 +220,9 @@ class Change:
                 self.deltas[span] = now
             return False
         self.moved[place] = before.moved
+        if before.source != self.columns.series[place].source:
+            # Another name on the wire is another count, even where it means the same.
+            return False
         bounds = self.columns.bounds(place)
         if before.bounds != bounds or len(before.values) != len(now):
             # Only the number of observations can be compared: a lower one is a restart, else a new baseline begins.

@@ -188,6 +188,12 @@ def test_no_mutation_of_a_recording_is_mistaken(data):
     agree(reader, b"".join(lines))
 
 
+def test_a_shifted_line_is_not_mistaken_where_the_window_fits_it():
+    body = b"# TYPE b gauge\naaaaaaaaaaaa 1\n"
+    reader = primed(body, ["aaaaaaaaaaab"])
+    agree(reader, b"# TYPE b gauge\n aaaaaaaaaaab 1\n")
+
+
 def test_layouts_are_shared_and_bounded():
     reader = Reader(["a"], layouts=2)
     bodies = [b"# TYPE a gauge\n" + b"".join(b'a{x="%d"} 1\n' % n for n in range(size)) for size in range(1, 5)]
@@ -233,9 +239,10 @@ def test_a_family_that_grows_past_its_limit_leaves_the_layout():
 )
 def test_a_window_proves_what_it_says(names, name, end, other):
     text = (name + end).encode()
-    offset = Wanted(frozenset(names)).window(text)
-    if offset is None:
+    window = Wanted(frozenset(names)).window(text)
+    if window is None:
         return
+    offset = window[0]
     known = text[offset : offset + 8]
     # Any line with these bytes at that place begins with no wanted name.
     for line in (text, (other.ljust(offset, "a")[:offset]).encode() + known + b"x"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from observer.measure.window import Chain, ChainLimits
 from router_contract.catalog import TABLES
 from router_contract.readings import Instant, MissingCode, Window
 from router_contract.targets import Component
+from router_contract.vocabulary import Term
 from tests.measure.compare import RECORDINGS
 from tests.measure.table import TABLE, histogram
 
@@ -292,6 +294,22 @@ def test_when_a_signal_last_moved():
     assert found.moved_at("requests-running") is None
     assert chain((20, prompt(3), {"started": WALL})).moved_at("prompt-tokens") == 20.0
     assert found.first_at == at(0)
+
+
+def test_another_name_on_the_wire_is_another_count():
+    table = msgspec.structs.replace(
+        TABLE,
+        terms=(
+            Term(signal="prompt-tokens", name="toy:prompt_total"),
+            Term(signal="prompt-tokens", name="toy:old_total", preference=1),
+        ),
+    )
+    old = b"toy:old_total 500\n"
+    found = chain((0, old), (15, prompt(7, old)), extractor=Extractor(table))
+    assert increase(found) is MissingCode.AWAITING_SECOND_SAMPLE
+    assert found.resets == 0
+    found = chain((0, old), (15, prompt(7, old)), (30, prompt(9, old)), extractor=Extractor(table))
+    assert increase(found) == (2.0, 15.0, False)
 
 
 def test_ranks_have_their_own_windows():
