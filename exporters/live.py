@@ -91,5 +91,6 @@ def changes_key(items: Sequence[dict[str, Any]]) -> str:
     rows = []
     for item in items:
         counts = [(role["name"], role["observed"], role["desired"]) for role in item["roles"]]
-        rows.append((item["namespace"], item["name"], item["state"], item["message"], item["targets"], counts))
+        said = (item["phase"], item["answer"], item["roleSummary"], item["state"], item["message"])
+        rows.append((item["namespace"], item["name"], *said, item["targets"], counts))
     return repr(rows)

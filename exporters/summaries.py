@@ -6,25 +6,34 @@ What is not known is null. Every number of a deployment is taken from its metric
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 
 from exporters.document import metrics_document
+from exporters.status import condition_entry
 from exporters.timestamps import rfc3339
 from router_contract.documents import REASONS, Gauge, ModelDeploymentMetrics, Unavailable, WindowEntry
 from router_contract.readings import MissingCode
+from router_contract.status import Serving
 from router_contract.targets import Replica
-from router_contract.verdicts import Condition, DeploymentReport, TargetState, TargetStatus
+from router_contract.verdicts import DeploymentReport, TargetState, TargetStatus
 
 
 class RoleSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One role: replicas desired and observed, requests in hand, and the latency of its merged histograms."""
+    """One role: replicas by state, requests in hand, and the latency of its merged histograms.
+
+    ``ready``, ``eligible`` and ``serving`` (the routers' confirmation) are null until judging knows them.
+    """
 
     name: str
     kind: str
     engine: str
     desired: int | None
     observed: int | None
+    ready: int | None
+    eligible: int | None
+    serving: Serving | None
     running: float | None
     waiting: float | None
     kv_cache_usage: float | None
@@ -44,9 +53,18 @@ class RouterSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     error_ratio: float | None
 
 
+class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What an explanation says first: whose finding it is and the reason."""
+
+    type: str
+    status: str
+    reason: str
+
+
 class DeploymentSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One deployment.
 
+    ``phase`` is null and ``answer`` too until it was judged; ``answer`` is the main finding, if there is any.
     ``state`` is ``Complete``, ``Partial`` or ``Unavailable``, ``message`` the first reason why it is not complete.
     ``targets`` counts targets by state, ``age_seconds`` is the age of the oldest value shown.
     """
@@ -55,13 +73,17 @@ class DeploymentSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     name: str
     model: str | None
     platform: str
+    phase: str | None
+    phase_message: str
+    role_summary: str
+    answer: Answer | None
     state: str
     message: str
     roles: tuple[RoleSummary, ...]
     router: RouterSummary | None
     targets: dict[str, int]
     age_seconds: float | None
-    conditions: tuple[Condition, ...]
+    conditions: list[dict[str, Any]]
 
 
 def deployment_summary(report: DeploymentReport) -> DeploymentSummary:
@@ -77,14 +99,23 @@ def deployment_summary(report: DeploymentReport) -> DeploymentSummary:
         name=report.key.name,
         model=deployment.model,
         platform=deployment.platform,
+        phase=report.phase.value if report.judged else None,
+        phase_message=report.phase_message,
+        role_summary=report.role_summary,
+        answer=_answer(report),
         state=_state(document),
         message=_message(made),
         roles=_roles(report, document),
         router=_router(report, document),
         targets=states,
         age_seconds=_age(document),
-        conditions=report.conditions,
+        conditions=[condition_entry(condition) for condition in report.conditions],
     )
+
+
+def _answer(report: DeploymentReport) -> Answer | None:
+    main = report.explanation.main if report.explanation is not None else None
+    return None if main is None else Answer(type=main.type, status=main.status, reason=main.reason)
 
 
 def _state(document: ModelDeploymentMetrics | None) -> str:
@@ -117,6 +148,7 @@ def _roles(report: DeploymentReport, document: ModelDeploymentMetrics | None) ->
         if document
         else {}
     )
+    judged = {role.name: role for role in report.role_status}
     return tuple(
         RoleSummary(
             name=role.name,
@@ -124,6 +156,9 @@ def _roles(report: DeploymentReport, document: ModelDeploymentMetrics | None) ->
             engine=role.engine,
             desired=role.desired,
             observed=_existing(role.replicas) if report.deployment.complete else None,
+            ready=judged[role.name].ready if role.name in judged else None,
+            eligible=judged[role.name].endpoints.eligible if role.name in judged else None,
+            serving=judged[role.name].endpoints.serving if role.name in judged else None,
             running=_level(document, "running", f"engine/{role.name}"),
             waiting=_level(document, "waiting", f"engine/{role.name}"),
             kv_cache_usage=_level(document, "kv-cache-usage", f"engine/{role.name}"),

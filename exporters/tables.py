@@ -5,17 +5,17 @@ What is not known is shown as ``-``, never as 0. Every function takes plain JSON
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from rich.console import Group, JustifyMethod
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from exporters.grid import UNKNOWN, cells_of, columns_of, grid
+
 Json = Mapping[str, Any]
 
-UNKNOWN = "-"
 _STYLES = {
     "Complete": "green",
     "Partial": "yellow",
@@ -26,6 +26,10 @@ _STYLES = {
     "Shed": "magenta",
     "Fresh": "",
     "Stale": "yellow",
+    "Ready": "green",
+    "Degraded": "yellow",
+    "Starting": "yellow",
+    "Deleting": "magenta",
 }
 
 
@@ -86,58 +90,6 @@ def state(name: str) -> Text:
     return Text(name, _STYLES.get(name, ""))
 
 
-_COLUMN = re.compile(r"^(.*?)([>~]?)(?: (\d))?$")
-
-
-class Column(NamedTuple):
-    """A column: its title, whether it holds numbers, whether its text may be broken into lines, and when it goes.
-
-    Where the width does not do, columns with the highest ``drop`` go first; 0 stays.
-    """
-
-    title: str
-    numeric: bool = False
-    breaks: bool = False
-    drop: int = 0
-
-
-def _columns(text: str) -> tuple[Column, ...]:
-    """Columns from titles with commas between: ``>`` marks numbers, ``~`` text that may break, a last digit ``drop``."""
-    found = []
-    for part in text.split(","):
-        title, marks, drop = _COLUMN.findall(part.strip())[0]
-        found.append(Column(title, ">" in marks, "~" in marks, int(drop or 0)))
-    return tuple(found)
-
-
-def _table(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int | None) -> Table:
-    """A table without lines, of the columns that fit into ``width`` characters (``None``: all of them)."""
-    needs = [max([len(c.title), *(cell.cell_len for cell in cells)]) for c, cells in _transposed(columns, rows)]
-    needs = [min(need, 30) if column.breaks else need for column, need in zip(columns, needs, strict=True)]
-    kept = list(range(len(columns)))
-    while width is not None and sum(needs[i] + 2 for i in kept) - 2 > width and any(columns[i].drop for i in kept):
-        kept.remove(max(kept, key=lambda i: (columns[i].drop, i)))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for index in kept:
-        column = columns[index]
-        justify: JustifyMethod = "right" if column.numeric else "left"
-        table.add_column(column.title, justify=justify, no_wrap=not column.breaks, overflow="fold")
-    for row in rows:
-        table.add_row(*(row[index] for index in kept))
-    return table
-
-
-def _transposed(columns: Sequence[Column], rows: Sequence[Sequence[Text]]) -> Iterator[tuple[Column, tuple[Text, ...]]]:
-    cells = zip(*rows, strict=True) if rows else (() for _ in columns)
-    return zip(columns, cells, strict=True)
-
-
-def _cells(values: Iterable[str | Text]) -> list[Text]:
-    """Values as they are (no markup), the unknown ones dimmed."""
-    texts = [value if isinstance(value, Text) else Text(value) for value in values]
-    return [Text(UNKNOWN, "dim") if text.plain == UNKNOWN else text for text in texts]
-
-
 def _of(observed: int | None, desired: int | None) -> Text:
     text = f"{number(observed)}/{number(desired)}"
     return Text(text, "yellow" if observed is not None and desired is not None and observed < desired else "")
@@ -148,26 +100,48 @@ def _quantile(entry: Json | None, name: str) -> float | None:
     return estimate["value"] if estimate else None
 
 
-DEPLOYMENTS = _columns(
-    "NAMESPACE 1, DEPLOYMENT, ROLE, SOFTWARE 5, REPLICAS>, RUNNING>, WAITING>, KV> 6, TTFT P50> 3, P90> 4, "
-    "REQ/S> 2, ERRORS> 2, AGE> 7, STATE"
+DEPLOYMENTS = columns_of(
+    "NAMESPACE 2, DEPLOYMENT, PHASE, ROLES 7, ROLE, SOFTWARE 6, REPLICAS>, ELIGIBLE>, SERVING> 5, RUNNING> 1, "
+    "WAITING> 1, KV> 8, TTFT P50> 4, P90> 5, REQ/S> 3, ERRORS> 3, AGE> 9, STATE 2"
 )
-DEPLOYMENTS_WIDE = (*DEPLOYMENTS, *_columns("KIND 8, MODEL 8, ITL P50> 8, P90> 8, TARGETS UP> 8, WHY~"))
+DEPLOYMENTS_WIDE = (*DEPLOYMENTS, *columns_of("KIND 8, MODEL 8, ITL P50> 8, P90> 8, TARGETS UP> 8, WHY~"))
 
 
 def deployments(items: Sequence[Json], *, wide: bool = False, width: int | None = None) -> Table:
     """Deployments (summaries as ``/api/v1/deployments`` lists them), a line for each role and for the router."""
     rows = []
     for item in items:
-        names = [item["namespace"], item["name"]]
+        names: list[str | Text] = [item["namespace"], item["name"], _phase(item), item["roleSummary"]]
         ends: list[str | Text] = [seconds(item["ageSeconds"]), state(item["state"])]
         targets = item["targets"]
         about = [f"{targets['Up']}/{sum(targets.values())}", item["message"]]
         for line in _lines(item):
             more = [line["kind"], item["model"] or UNKNOWN, line["itl50"], line["itl90"], *about] if wide else []
-            rows.append(_cells([*names, *line["cells"], *ends, *more]))
-            names, ends, about = ["", ""], ["", ""], ["", ""]
-    return _table(DEPLOYMENTS_WIDE if wide else DEPLOYMENTS, rows, width)
+            rows.append(cells_of([*names, *line["cells"], *ends, *more]))
+            names, ends, about = [""] * 4, ["", ""], ["", ""]
+    return grid(DEPLOYMENTS_WIDE if wide else DEPLOYMENTS, rows, width)
+
+
+def _phase(item: Json) -> Text:
+    """The phase, and in a word why it is not all well."""
+    answer = item["answer"]
+    text = item["phase"] or UNKNOWN
+    return Text(f"{text}: {answer['reason']}" if answer else text, _STYLES.get(text, ""))
+
+
+def _eligible(role: Json) -> Text:
+    eligible, desired = role["eligible"], role["desired"]
+    return Text(number(eligible), "yellow" if None not in {eligible, desired} and eligible < desired else "")
+
+
+def _serving(role: Json) -> str | Text:
+    """How many endpoints the routers confirm; empty without a router."""
+    serving = role["serving"]
+    if serving is None or serving["state"] == "Unknown":
+        return UNKNOWN
+    if serving["state"] == "NotConfigured":
+        return ""
+    return number(serving["value"]) if serving["state"] == "Confirmed" else Text(serving["state"], "yellow")
 
 
 def _lines(item: Json) -> list[dict[str, Any]]:
@@ -178,6 +152,8 @@ def _lines(item: Json) -> list[dict[str, Any]]:
             role["name"],
             role["engine"] or UNKNOWN,
             _of(role["observed"], role["desired"]),
+            _eligible(role),
+            _serving(role),
             number(role["running"]),
             number(role["waiting"]),
             percent(role["kvCacheUsage"]),
@@ -190,20 +166,20 @@ def _lines(item: Json) -> list[dict[str, Any]]:
         lines.append({"cells": cells, "kind": role["kind"], **itls})
     router = item["router"]
     if router:
-        lines.append({"cells": _router_cells(router), "kind": "Router", "itl50": "", "itl90": ""})
+        lines.append({"cells": _routercells_of(router), "kind": "Router", "itl50": "", "itl90": ""})
     return lines
 
 
-def _router_cells(router: Json) -> list[str | Text]:
+def _routercells_of(router: Json) -> list[str | Text]:
     pods = _of(router["observed"], router["desired"])
     traffic = [number(router["requestsPerSecond"]), percent(router["errorRatio"])]
-    return [router["name"], router["software"], pods, number(router["running"]), *("",) * 4, *traffic]
+    return [router["name"], router["software"], pods, "", "", number(router["running"]), *("",) * 4, *traffic]
 
 
-TARGETS = _columns(
+TARGETS = columns_of(
     "NAMESPACE 1, DEPLOYMENT 2, POD, SOFTWARE 4, STATE, AGE>, TOOK> 5, SIZE> 6, KEPT> 7, DROPPED> 7, DUE> 5, ERROR~"
 )
-TARGETS_WIDE = (*TARGETS[:-1], *_columns("ROLE 8, VERSION 8, READS> 8, FAILED> 8, RESETS> 8, URL 8, ERROR~"))
+TARGETS_WIDE = (*TARGETS[:-1], *columns_of("ROLE 8, VERSION 8, READS> 8, FAILED> 8, RESETS> 8, URL 8, ERROR~"))
 
 
 def targets(items: Sequence[Json], *, wide: bool = False, width: int | None = None) -> Table:
@@ -227,14 +203,14 @@ def targets(items: Sequence[Json], *, wide: bool = False, width: int | None = No
         if wide:
             counts = (number(item[name]) for name in ("reads", "failures", "resets"))
             cells += [item["role"] or item["component"], item["version"] or UNKNOWN, *counts, item["url"]]
-        rows.append(_cells([*cells, Text(error, "red")]))
-    return _table(TARGETS_WIDE if wide else TARGETS, rows, width)
+        rows.append(cells_of([*cells, Text(error, "red")]))
+    return grid(TARGETS_WIDE if wide else TARGETS, rows, width)
 
 
-LEVELS = _columns("LEVEL, SCOPE, VALUE>, UNIT 2, PODS> 4, AGE> 3, STATE, SOURCE~ 1")
-WINDOWS = _columns("WINDOW, POD, VALUE>, P50> 1, P90> 1, P99> 1, SAMPLES> 2, OVER> 4, AGE> 5, STATE 3, SOURCE~ 6")
-CACHES = _columns("CACHE, POD, RATE>, HITS> 1, QUERIES> 1, OVER> 3, AGE> 4, STATE 2, SOURCE~ 5")
-MISSING = _columns("MISSING, POD, SOURCE~, REASON~")
+LEVELS = columns_of("LEVEL, SCOPE, VALUE>, UNIT 2, PODS> 4, AGE> 3, STATE, SOURCE~ 1")
+WINDOWS = columns_of("WINDOW, POD, VALUE>, P50> 1, P90> 1, P99> 1, SAMPLES> 2, OVER> 4, AGE> 5, STATE 3, SOURCE~ 6")
+CACHES = columns_of("CACHE, POD, RATE>, HITS> 1, QUERIES> 1, OVER> 3, AGE> 4, STATE 2, SOURCE~ 5")
+MISSING = columns_of("MISSING, POD, SOURCE~, REASON~")
 
 
 def document(made: Json, *, width: int | None = None) -> list[Table | Text]:
@@ -256,23 +232,23 @@ def document(made: Json, *, width: int | None = None) -> list[Table | Text]:
     lacks = [_lack(gap) for gap in made.get("missing", ())]
     for columns, rows in ((LEVELS, levels), (WINDOWS, windows), (CACHES, caches), (MISSING, lacks)):
         if rows:
-            parts.append(_table(columns, rows, width))
+            parts.append(grid(columns, rows, width))
     return parts
 
 
 def _level(entry: Json) -> list[Text]:
     value = amount(entry["value"], entry["unit"])
     cells = [entry["name"], entry["scope"], value, entry["unit"], number(entry["podCount"])]
-    return _cells([*cells, *_freshness(entry), entry["source"]])
+    return cells_of([*cells, *_freshness(entry), entry["source"]])
 
 
 def _cache(hit: Json) -> list[Text]:
     counts = [percent(hit["rate"]), number(hit["hits"]), number(hit["queries"]), seconds(hit["windowSeconds"])]
-    return _cells([hit["scope"], hit["pod"], *counts, *_freshness(hit), hit["source"]])
+    return cells_of([hit["scope"], hit["pod"], *counts, *_freshness(hit), hit["source"]])
 
 
 def _lack(gap: Json) -> list[Text]:
-    return _cells([Text(gap.get("code", ""), "yellow"), gap["pod"] or UNKNOWN, gap["source"], gap["reason"]])
+    return cells_of([Text(gap.get("code", ""), "yellow"), gap["pod"] or UNKNOWN, gap["source"], gap["reason"]])
 
 
 def _freshness(entry: Json) -> list[str | Text]:
@@ -285,10 +261,10 @@ def _window(entry: Json, pod: str) -> list[Text]:
     over = seconds(entry["windowSeconds"]) + (" lossy" if entry.get("lossy") else "")
     value = amount(entry["value"], entry["unit"])
     counts = [number(entry["samples"]), over]
-    return _cells([entry["name"], pod, value, *quantiles, *counts, *_freshness(entry), entry["source"]])
+    return cells_of([entry["name"], pod, value, *quantiles, *counts, *_freshness(entry), entry["source"]])
 
 
-SIGNALS = _columns("SIGNAL, LABELS~, VALUE>, UNIT, STATE 1")
+SIGNALS = columns_of("SIGNAL, LABELS~, VALUE>, UNIT, STATE 1")
 
 
 def signals(answer: Json, *, wide: bool = False, width: int | None = None) -> Group:
@@ -300,10 +276,10 @@ def signals(answer: Json, *, wide: bool = False, width: int | None = None) -> Gr
             value = entry["value"]
             shown = f"n={number(value['count'])} mean={_mean(value)}" if isinstance(value, Mapping) else number(value)
             labels = labels if wide or len(labels) <= 60 else f"{labels[:59]}…"
-            rows.append(_cells([name, labels, shown, entry["unit"], state(entry["state"])]))
+            rows.append(cells_of([name, labels, shown, entry["unit"], state(entry["state"])]))
     counts = f"{len(answer['absent'])} signals of the table absent, {len(answer['unknown'])} families unknown"
     parts: list[Table | Text] = [
-        _table(SIGNALS, rows, width),
+        grid(SIGNALS, rows, width),
         Text(""),
         Text(counts + ("" if wide else " (-o wide names them)")),
     ]

@@ -194,7 +194,7 @@ def _demo_note(url: str, control: str, file: Path) -> str:
             f"observer  {url}/api/v1/deployments",
             f"metrics   {url}/metrics",
             f"fleet     {file} (what `observer serve --config` would be given)",
-            f"ask       OBSERVER_SERVER={url} observer get | metrics NAME | targets",
+            f"ask       OBSERVER_SERVER={url} observer get | explain NAME | status NAME | metrics NAME | targets",
             f"change    curl -X POST {control}/simulate/scenarios/engine-hang (all: {control}/simulate/scenarios)",
         )
     )

@@ -11,6 +11,7 @@ from observer.cli.exits import EPILOG, CommandFailed, Exit
 from observer.cli.read import read
 from observer.cli.run import check, demo, record, replay, serve
 from observer.cli.show import get, metrics, targets
+from observer.cli.status import contract, explain, status
 
 
 @click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -18,12 +19,12 @@ from observer.cli.show import get, metrics, targets
 def observer() -> None:
     """Watches LLM routers and engines and says, with evidence, what really serves. Unknown is a value.
 
-    `observer demo` needs nothing else. `observer serve --config FILE` watches your own targets; `get`, `metrics` and
-    `targets` ask a running observer.
+    `observer demo` needs nothing else. `observer serve --config FILE` watches your own targets; `get`, `status`,
+    `explain`, `contract`, `metrics` and `targets` ask a running observer.
     """
 
 
-for verb in (demo, serve, check, get, metrics, targets, record, replay, read):
+for verb in (demo, serve, check, get, status, explain, contract, metrics, targets, record, replay, read):
     observer.add_command(verb)
 
 

@@ -72,7 +72,7 @@ def test_every_line_fits_and_the_columns_that_matter_stay(columns: int) -> None:
     lines = printed(tables.deployments(items(engine(), router()), width=columns), columns)
     assert len(lines) == 3
     assert all(len(line) <= columns for line in lines)
-    for title in ("DEPLOYMENT", "ROLE", "REPLICAS", "RUNNING", "WAITING", "STATE"):
+    for title in ("DEPLOYMENT", "PHASE", "ROLE", "REPLICAS", "ELIGIBLE"):
         assert title in lines[0].split()
 
 
