@@ -300,4 +300,4 @@ class Scan:
 def _known_text(line: bytes) -> bytes:
     """A sample line's name with the character after it, which together say that the name ends there."""
     found = NAME.match(line)
-    return line[: found.end() + 1] if found else line
+    return line[: found.end() + 1] if found and found.end() < len(line) else line + b"\n"

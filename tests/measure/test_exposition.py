@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from observer.measure.exposition import Limits, NotRead, Reader, Reading
+from observer.measure.exposition import Family, Limits, NotRead, Reader, Reading
 from observer.measure.lines import ProblemKind
 from router_contract.readings import FailureKind
 from tests.measure.compare import BODIES, ours, outcome, peer, wire_families
@@ -434,6 +435,26 @@ def test_notes_tell_what_is_odd_but_readable():
         ("c", ProblemKind.TYPE_MISSING),
         ("", ProblemKind.NO_FINAL_NEWLINE),
     }
+
+
+def test_a_family_in_two_runs_of_lines_has_the_stamps_of_both():
+    reading = first(b'# TYPE a gauge\na{x="1"} 1\n# by the way\na{x="2"} 2 7\n\na{x="3"} 3\n', ["a"])
+    assert reading.values.tolist() == [1.0, 2.0, 3.0]
+    assert reading.timestamps.tolist() == pytest.approx([math.nan, 7.0, math.nan], nan_ok=True)
+
+
+def test_a_foreign_suffix_in_a_block_is_another_family():
+    reading = first(b"# TYPE a gauge\na 1\na_count 2\n# TYPE b gauge\nb 1\n", ["a", "b"])
+    assert [key.name for family in reading.shape.families.values() for key in Family.keys(family)] == ["a", "b"]
+
+
+def test_metadata_with_a_name_that_is_not_utf8_is_a_comment():
+    assert first(b'# TYPE "a\xff" gauge\na 1\n', ["a"]).shape.types == {}
+
+
+def test_a_fault_of_a_family_nobody_wants_is_nobodys():
+    shape = first(b"# TYPE b\n# TYPE b gauge\nb{ 1\na 1\n", ["a"]).shape
+    assert [problem.kind for problem in shape.problems] == [ProblemKind.TYPE_MISSING]
 
 
 def test_equal_duplicates_that_are_nan_or_stamped_fold():

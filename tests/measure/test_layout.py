@@ -194,6 +194,32 @@ def test_a_shifted_line_is_not_mistaken_where_the_window_fits_it():
     agree(reader, b"# TYPE b gauge\n aaaaaaaaaaab 1\n")
 
 
+def test_a_bare_word_that_becomes_a_wanted_name_is_seen():
+    reader = primed(b"ab 1\na\n", ["ab"])
+    agree(reader, b"ab 1\nab 2\n")
+    reader = primed(b"zz 1\na\n", ["ab", "zz"])
+    agree(reader, b"zz 1\nab\n")
+    agree(reader, b"zz 1\nab 2\n")
+
+
+def test_what_is_remembered_is_bounded(monkeypatch):
+    monkeypatch.setattr("observer.measure.layout._WINDOWS_KEPT", 2)
+    monkeypatch.setattr("observer.measure.rows._HEADS_KEPT", 2)
+    monkeypatch.setattr("observer.measure.rows._STRUCTURES_KEPT", 1)
+    reader = Reader(["a", "b"])
+    for number in range(6):
+        agree(reader, b'a{x="%d"} 1\nb{y="1"} 2\nc%d 1\nd%d{x="1"} 2\n' % (number, number, number))
+    assert len(reader._memory.names._windows) <= 2
+    assert len(reader._memory.structures.heads) <= 4
+    assert len(reader._memory.structures.names) == 1
+
+
+def test_names_shorter_than_a_window_are_told_apart():
+    reader = primed(b"b 1\na 2\n", ["a", "bcdefghijkl"])
+    agree(reader, b"a 1\na 2\n")
+    agree(reader, b"bcdefghijkl 1\na 2\n")
+
+
 def test_layouts_are_shared_and_bounded():
     reader = Reader(["a"], layouts=2)
     bodies = [b"# TYPE a gauge\n" + b"".join(b'a{x="%d"} 1\n' % n for n in range(size)) for size in range(1, 5)]
@@ -248,3 +274,8 @@ def test_a_window_proves_what_it_says(names, name, end, other):
     for line in (text, (other.ljust(offset, "a")[:offset]).encode() + known + b"x"):
         assert line[offset : offset + 8].startswith(known)
         assert not any(line.startswith(wanted.encode()) for wanted in names)
+
+
+def test_a_text_that_a_wanted_name_begins_with_proves_nothing():
+    assert Wanted(frozenset({"abcdefghij"})).window(b"ab") is None
+    assert Wanted(frozenset({"abcdefghij"})).window(b"ab ") is not None

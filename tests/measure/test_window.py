@@ -312,6 +312,12 @@ def test_another_name_on_the_wire_is_another_count():
     assert increase(found) == (2.0, 15.0, False)
 
 
+def test_a_body_without_counters_has_a_chain_too():
+    found = chain((0, b"toy:running 1\n"), (15, b"toy:running 2\n"), (30, prompt(3)))
+    assert increase(found) is MissingCode.AWAITING_SECOND_SAMPLE
+    assert found.at == at(30)
+
+
 def test_ranks_have_their_own_windows():
     def body(one, two):
         return f'toy:prompt_total{{engine="0"}} {one}\ntoy:prompt_total{{engine="1"}} {two}\n'.encode()
