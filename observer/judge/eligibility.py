@@ -142,16 +142,14 @@ def _by_reading(context: GroupContext, evidence: MemberEvidence, *, kept: bool) 
 
 
 def _ungated(context: GroupContext, member: Member, evidence: MemberEvidence, *, kept: bool) -> LegState:
-    """The Pod's Ready proves nothing here, only our own reading does; its False still says that something stopped."""
+    """The Pod's Ready proves nothing here, in neither direction: only our own reading of the engine does."""
     if not member.serves:
         # a follower has no HTTP server: its own readiness is all anybody can say of it
         states = {Ready.TRUE: LegState.VERIFIED, Ready.FALSE: _stopped(kept=kept)}
         return states.get(member.ready, LegState.UNKNOWN)
     if refused_since_answer(evidence):
         return _stopped(kept=kept)
-    if answers(evidence, context.now, context.policy):
-        return LegState.VERIFIED
-    return _stopped(kept=kept) if member.ready is Ready.FALSE else LegState.UNKNOWN
+    return LegState.VERIFIED if answers(evidence, context.now, context.policy) else LegState.UNKNOWN
 
 
 def members_ready(context: GroupContext) -> Leg:

@@ -122,7 +122,7 @@ UNGATED = {"command": ("serve",)}
         ),
         pytest.param(Ready.TRUE, (refused(),), ANSWERED, "Failed", id="answered once, refuses now"),
         pytest.param(Ready.TRUE, (refused(),), None, "Unknown", id="never answered, refuses"),
-        pytest.param(Ready.FALSE, (), ANSWERED, "Failed", id="its Pod says it stopped"),
+        pytest.param(Ready.FALSE, (), ANSWERED, "Unknown", id="nor does its False: nobody looked"),
         pytest.param(Ready.FALSE, (evidence(),), ANSWERED, "Verified", id="what we read outranks the Pod's word"),
         pytest.param(
             Ready.UNKNOWN,

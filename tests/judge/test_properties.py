@@ -2,7 +2,8 @@
 
 A *reading* is what one look at one thing gave: one member's evidence as a whole, a Pod's Ready, one router Pod's view,
 the selection of one row, one kind of object, the proof, the list, one target's freshness. Replacing any of them by
-Unknown, with the stored state fixed, must never make an answer better. What a file declares is no reading.
+Unknown, with the stored state fixed, must never make an answer better. What a file declares is no reading, nor is the
+moment at which discovery first listed a member.
 """
 
 from __future__ import annotations
@@ -332,7 +333,7 @@ def _without_flags(given_: DeploymentInputs) -> DeploymentInputs:
 def without(given_: DeploymentInputs) -> list[tuple[str, DeploymentInputs]]:
     """The same inputs with one reading after another replaced by Unknown."""
     replace = msgspec.structs.replace
-    found = [(f"evidence {item.uid}", replace(given_, members=_swap(given_.members, item, MemberEvidence(uid=item.uid))))
+    found = [(f"evidence {item.uid}", replace(given_, members=_swap(given_.members, item, MemberEvidence(uid=item.uid, first_seen=item.first_seen))))
              for item in given_.members]  # fmt: skip
     for item in given_.views:
         if isinstance(item, RouterView):
