@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from observer import fleet
 from observer.fleet import Record
 from router_contract import router_series
 from router_contract.judging import MemberEvidence, RankEvidence, TargetFreshness
@@ -35,11 +36,12 @@ def member_evidence(
     failure = record.failure
     current = failure is not None and (record.read_at is None or failure.at > record.read_at)
     life = incarnation(member, record)
+    lived = _lived(member, record)
     return MemberEvidence(
         uid=member.uid,
         first_seen=record.first_seen,
         incarnation=life,
-        answered_at=record.read_at,
+        answered_at=record.read_at if lived else None,
         failed_at=failure.at if failure is not None and current else None,
         failure=FailureKind(failure.kind) if failure is not None and current else None,
         failure_detail=failure.detail if failure is not None and current else "",
@@ -47,7 +49,7 @@ def member_evidence(
         unhealthy_at=health.at if health is not None and not health.healthy else None,
         listed_model=_listed(listed.models, model) if listed is not None else None,
         listed_at=listed.at if listed is not None else None,
-        ranks=ranks(record, before if before is not None and before.incarnation == life else None),
+        ranks=ranks(record, before if before is not None and before.incarnation == life else None) if lived else (),
         started_at=member.started_at,
         attempt=None if member.restarts is None else member.restarts + 1,
         families=tuple(sorted(record.frame.shape.types)) if record.frame is not None else None,
@@ -60,9 +62,22 @@ def _listed(models: tuple[str, ...], model: str | None) -> bool:
 
 
 def incarnation(member: Member, record: Record) -> str:
-    """A text that changes with each life of the program that was seen: the container's, then the series' own."""
+    """A text that changes with each life of the program: its container's facts, else its own start, else its resets.
+
+    Empty while nobody can tell one life from the next: never read, and the platform says nothing.
+    """
+    if fleet.incarnation(member) is not None:
+        return f"container {member.restarts}/{member.started_at}"
+    if record.read_at is None:
+        return ""
     start = record.chain.process_start
-    return f"{member.restarts}/{member.started_at}/{record.chain.resets}/{None if start is None else round(start)}"
+    return f"process {round(start)}" if start is not None else f"resets {record.chain.resets}"
+
+
+def _lived(member: Member, record: Record) -> bool:
+    """Whether the last good read was of the life that the platform tells of now."""
+    told, read = fleet.incarnation(member), record.chain.incarnation
+    return told is None or read is None or told == read
 
 
 def ranks(record: Record, before: MemberEvidence | None) -> tuple[RankEvidence, ...]:
@@ -136,6 +151,33 @@ def endpoint_series(record: Record | None) -> EndpointSeries | None:
         return None
     series = record.frame.series
     return router_series.endpoint_series(record.read_at, series(router_series.QUEUE), series(router_series.READY))
+
+
+COMPUTED = (
+    (("prompt-tokens-by-source", "source", "local_compute"), ("generation-tokens", "", "")),
+    (("effective-prefill-tokens", "mode", "input"), ("generation-tokens", "", "")),
+)
+"""What tells the tokens that were computed and not taken from a cache: all signals of the first row that is there."""
+
+
+def computed_tokens(record: Record, rank: int) -> float | None:
+    """Running total of the tokens one rank computed, as far as its series tell them apart from cached ones."""
+    frame = record.frame
+    if frame is None:
+        return None
+    for row in COMPUTED:
+        found = [
+            sum(
+                series.value
+                for series in frame.series(signal)
+                if dict(series.labels).get("rank", "0") == str(rank) and dict(series.labels).get(label, "") == value
+            )
+            for signal, label, value in row
+            if frame.series(signal)
+        ]
+        if len(found) == len(row):
+            return sum(found)
+    return None
 
 
 def freshness(records: Iterable[tuple[str, Record]], now: Instant) -> tuple[TargetFreshness, ...]:

@@ -6,7 +6,7 @@ instant, each with its age and state, or with the code that says why it is missi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -14,18 +14,20 @@ import msgspec
 
 from observer.measure.extract import Frame
 from observer.measure.histograms import merge, merge_windows
+from observer.measure.totals import added, onto
 from observer.measure.window import Chain
 from router_contract.readings import (
     Histogram,
     Instant,
     MissingCode,
+    Problem,
     ScrapeFailed,
     SignalValue,
     State,
     Window,
 )
 from router_contract.signals import SIGNALS, Kind
-from router_contract.targets import Component, Deployment, Target, TargetKey
+from router_contract.targets import Component, Deployment, Member, Target, TargetKey
 from router_contract.verdicts import DeploymentReport, RoleMeasurement, TargetReport, TargetState, TargetStatus
 from router_contract.vocabulary import Vocabulary
 
@@ -181,28 +183,35 @@ def sources(vocabulary: Vocabulary, version: str | None) -> Mapping[str, str]:
     return {signal: name for signal, (_, name) in found.items()}
 
 
-def merged(found: Iterable[SignalValue], *, always: bool = False) -> tuple[SignalValue, ...]:
+Counted = Mapping[str, Histogram]
+"""By signal: what was ever counted, also by series and members that are gone now."""
+_NOTHING: Counted = MappingProxyType({})
+
+
+def merged(
+    found: Iterable[SignalValue], counted: Counted = _NOTHING, *, always: bool = False
+) -> tuple[SignalValue, ...]:
     """The histograms of several label sets once more as one value each; of single ones too when ``always``.
 
-    A signal whose parts share no finite bound is left out.
+    The running totals are those of ``counted``, so that they do not fall when one of the label sets is missing. A
+    signal whose parts share no finite bound is left out.
     """
     parts: dict[str, list[SignalValue]] = {}
     for value in found:
         if value.histogram is not None:
             parts.setdefault(value.signal, []).append(value)
-    made = (_merge(several) for several in parts.values() if always or len(several) > 1)
+    made = (_merge(several, counted.get(signal)) for signal, several in parts.items() if always or len(several) > 1)
     return tuple(value for value in made if value is not None)
 
 
-def _merge(several: list[SignalValue]) -> SignalValue | None:
+def _merge(several: list[SignalValue], counted: Histogram | None) -> SignalValue | None:
     whole = merge([value.histogram for value in several if value.histogram is not None])
     if whole is None:
         return None
     oldest = max(several, key=lambda value: value.age_seconds or 0.0)
     windows = [value.window for value in several if value.window is not None]
     window = merge_windows(windows)
-    totals = [value.running_histogram for value in several if value.running_histogram is not None]
-    total = merge(totals)
+    total = onto(counted, whole.bounds) if counted is not None else None
     return SignalValue(
         signal=oldest.signal,
         value=whole.count,
@@ -252,47 +261,49 @@ def status(record: Record, now: Instant, next_due: float | None, *, shed: bool) 
         resets=record.chain.resets,
         absent=tuple(sorted(frame.absent)) if frame is not None else (),
         unknown_families=frame.unknown_families if frame is not None else (),
-        problems=frame.problems if frame is not None else (),
+        problems=frame.problems if frame is not None else _no_table(record),
     )
 
 
-Departed = Mapping[str, Mapping[str, Histogram]]
-"""By role and signal: the running totals of members that have left, so that a role's totals never fall."""
+def _no_table(record: Record) -> tuple[Problem, ...]:
+    """A body was read and nothing of it is understood: that must not look like a target that is well."""
+    if record.vocabulary is not None or record.read_at is None:
+        return ()
+    software = record.target.software
+    detail = f"no table describes the {record.target.component} {software!r}: nothing of its body is used"
+    return (Problem(family="", kind=MissingCode.UNKNOWN_SOFTWARE, detail=detail),)
 
 
-def totals(record: Record) -> dict[str, Histogram]:
-    """The running totals of a target's histogram signals, its label sets merged."""
-    frame = record.frame
-    if frame is None:
-        return {}
-    parts: dict[str, list[Histogram]] = {}
-    for place in frame.columns.series:
-        total = record.chain.total(place.signal, place.labels)
-        if isinstance(total, Histogram):
-            parts.setdefault(place.signal, []).append(total)
-    whole = {signal: merge(several) for signal, several in parts.items()}
-    return {signal: total for signal, total in whole.items() if total is not None}
+def totals(record: Record) -> Counted:
+    """The running totals of a target's histogram signals over all of its series, also those that are gone now."""
+    return _NOTHING if record.chain.totals is None else record.chain.totals.histograms()
 
 
-def depart(departed: Mapping[str, Histogram], record: Record) -> dict[str, Histogram]:
-    """A role's departed totals with one more member's. Bounds that do not match begin again with the newcomer's."""
-    found = dict(departed)
-    for signal, total in totals(record).items():
-        both = merge([found[signal], total]) if signal in found else total
-        found[signal] = both if both is not None else total
-    return found
+def counted(records: Iterable[Record], departed: Counted = _NOTHING) -> dict[str, Histogram]:
+    """By signal: what some targets have counted, whatever their state is now, and what was counted before them."""
+    parts: dict[str, list[Histogram]] = {signal: [total] for signal, total in departed.items()}
+    for record in records:
+        for signal, total in totals(record).items():
+            parts.setdefault(signal, []).append(total)
+    return {signal: added(several) for signal, several in parts.items()}
 
 
 def report(
-    deployment: Deployment, targets: Iterable[TargetReport], now: Instant, departed: Departed = MappingProxyType({})
+    deployment: Deployment,
+    targets: Iterable[TargetReport],
+    now: Instant,
+    counts: Mapping[str, Counted] = MappingProxyType({}),
 ) -> DeploymentReport:
-    """One deployment at one instant, as measured; judges add their verdicts."""
+    """One deployment at one instant, as measured; judges add their verdicts.
+
+    ``counts`` is by role what `counted` gives for it; a role that is not there has no running totals.
+    """
     kept = tuple(targets)
-    return DeploymentReport(deployment=deployment, at=now, targets=kept, roles=_roles(deployment, kept, departed))
+    return DeploymentReport(deployment=deployment, at=now, targets=kept, roles=_roles(deployment, kept, counts))
 
 
 def _roles(
-    deployment: Deployment, targets: tuple[TargetReport, ...], departed: Departed
+    deployment: Deployment, targets: tuple[TargetReport, ...], counts: Mapping[str, Counted]
 ) -> tuple[RoleMeasurement, ...]:
     """Each role's histograms merged over the members that serve now."""
     by_uid: dict[str, list[TargetReport]] = {}
@@ -301,40 +312,23 @@ def _roles(
             by_uid.setdefault(target.status.key.member_uid, []).append(target)
     roles: list[RoleMeasurement] = []
     for role in deployment.roles:
-        every = [
-            (member.terminating, value)
+        found = [
+            value
             for member in role.members()
+            if not member.terminating
             for target in by_uid.get(member.uid, ())
             for value in target.values
             if value.histogram is not None
         ]
-        found = [value for terminating, value in every if not terminating]
-        whole = merged(found, always=True)
-        mismatched = sorted({value.signal for value in found} - {value.signal for value in whole})
-        left = departed.get(role.name, {})
-        # A terminating member no longer serves, but what it counted stays counted.
-        left = _and_terminating(left, (value for terminating, value in every if terminating))
-        values = tuple(_with_departed(value, left.get(value.signal)) for value in whole)
+        values = merged(found, counts.get(role.name, _NOTHING), always=True)
+        mismatched = sorted({value.signal for value in found} - {value.signal for value in values})
         roles.append(RoleMeasurement(name=role.name, values=values, mismatched=tuple(mismatched)))
     return tuple(roles)
 
 
-def _and_terminating(left: Mapping[str, Histogram], leaving: Iterable[SignalValue]) -> Mapping[str, Histogram]:
-    found = dict(left)
-    for value in leaving:
-        if value.running_histogram is not None:
-            both = merge([found[value.signal], value.running_histogram]) if value.signal in found else None
-            found[value.signal] = both if both is not None else value.running_histogram
-    return found
-
-
-def _with_departed(value: SignalValue, left: Histogram | None) -> SignalValue:
-    if left is None or value.running_histogram is None:
-        return value
-    total = merge([value.running_histogram, left])
-    if total is None:
-        return value
-    return msgspec.structs.replace(value, running_total=total.count, running_histogram=total)
+def incarnation(member: Member) -> Hashable:
+    """What is known of a member's life besides its series; ``None`` where the platform tells nothing."""
+    return None if member.restarts is None and member.started_at is None else (member.restarts, member.started_at)
 
 
 def wanted_keys(deployments: Iterable[Deployment]) -> dict[TargetKey, Target]:

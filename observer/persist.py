@@ -6,6 +6,7 @@ The file carries a version. A newer one is refused in a sentence; a damaged row 
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -26,12 +27,13 @@ class StateError(Exception):
 class StateFile:
     """Use as a context manager. `save` writes only what changed, all of it or nothing.
 
-    Calls may come from any thread, one at a time.
+    Calls may come from any thread; they wait for each other, so that closing never interrupts a save.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._written: dict[DeploymentKey, bytes] = {}
+        self._using = threading.Lock()
         self.damaged: tuple[str, ...] = ()
         try:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -57,7 +59,8 @@ class StateFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._db.close()
+        with self._using:
+            self._db.close()
 
     def load(self) -> dict[DeploymentKey, Stored]:
         """Everything that is stored. A row that does not decode is left out and named in ``damaged``."""
@@ -76,6 +79,10 @@ class StateFile:
 
     def save(self, stored: Mapping[DeploymentKey, Stored]) -> int:
         """Keep these and forget all others; the number of rows that changed. Raises `StateError` on a full disk."""
+        with self._using:
+            return self._save(stored)
+
+    def _save(self, stored: Mapping[DeploymentKey, Stored]) -> int:
         texts = {key: msgspec.json.encode(value) for key, value in stored.items()}
         changed = {key: text for key, text in texts.items() if self._written.get(key) != text}
         gone = [key for key in self._written if key not in texts]

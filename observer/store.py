@@ -6,7 +6,7 @@ in `observer.fleet`; this module only keeps the result, for exactly the targets 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
@@ -15,7 +15,8 @@ from observer import fleet
 from observer.clock import Clock
 from observer.fleet import Policy, Record
 from observer.measure.exposition import Limits, Reader
-from observer.measure.extract import Extractor, Unreadable
+from observer.measure.extract import Extractor, Frame, Unreadable
+from observer.measure.window import Chain
 from router_contract import catalog
 from router_contract.readings import Histogram, Instant, ScrapeFailed
 from router_contract.targets import Component, Deployment, DeploymentKey, Member, Target, TargetKey
@@ -39,6 +40,11 @@ class Tally(Protocol):
         ...
 
 
+_Kind = tuple[Component, str, str | None, str | None]
+"""What one extractor reads: component, software, version, model."""
+_EXTRACTORS = 256
+"""How many extractors are kept: versions are texts that programs tell, so their number must not grow for ever."""
+
 NextDue = Callable[[TargetKey], tuple[float | None, bool]]
 """When a target is read next (mono seconds, ``None`` when not scheduled), and whether it is left out."""
 
@@ -53,44 +59,60 @@ class Store:
         self._tally = tally
         self._deployments: dict[DeploymentKey, Deployment] = {}
         self._records: dict[TargetKey, Record] = {}
-        self._incarnations: dict[TargetKey, Hashable] = {}
-        self._extractors: dict[tuple[Component, str, str | None, str | None], Extractor] = {}
+        self._members: dict[TargetKey, Member] = {}
+        self._extractors: dict[_Kind, Extractor] = {}
+        self._made_by: dict[TargetKey, Extractor] = {}
         self._readers: dict[object, Reader] = {}
-        self._told_versions: dict[TargetKey, str] = {}
+        self._told_versions: dict[tuple[DeploymentKey, str], str] = {}
         self._departed: dict[DeploymentKey, dict[str, dict[str, Histogram]]] = {}
         self.unknown: dict[str, str] = {}
 
-    def set_deployments(self, deployments: Iterable[Deployment]) -> None:
+    def set_deployments(self, deployments: Iterable[Deployment], now: Instant) -> None:
         """The deployments that exist now. Records of targets that are gone are dropped with everything they held."""
         found = {deployment.key: deployment for deployment in deployments}
         targets = fleet.wanted_keys(found.values())
-        now = self._clock.now()
         self._note_departed(found, targets)
+        self.unknown = {}
         self._records = {key: self._record(key, target, now) for key, target in targets.items()}
-        self._incarnations = {
-            TargetKey(deployment.key, member.uid, component, member.metrics.port): incarnation(member)
+        self._members = {
+            TargetKey(deployment.key, member.uid, component, member.metrics.port): member
             for deployment in found.values()
             for component, member in members(deployment)
             if member.metrics is not None
         }
-        self._told_versions = {key: version for key, version in self._told_versions.items() if key in targets}
+        self._adopt_lives()
+        alive = {(key.deployment, key.member_uid) for key in targets}
+        self._told_versions = {each: version for each, version in self._told_versions.items() if each in alive}
         self._deployments = dict(sorted(found.items()))
 
     def _note_departed(self, found: dict[DeploymentKey, Deployment], targets: dict[TargetKey, Target]) -> None:
         """Keep what members that leave had counted, for as long as their deployment exists."""
         self._departed = {key: roles for key, roles in self._departed.items() if key in found}
         for key, record in self._records.items():
-            if key not in targets and key.deployment in found and record.target.component is Component.ENGINE:
+            stays = key in targets and _same_program(record.target, targets[key])
+            if not stays and key.deployment in found and record.target.component is Component.ENGINE:
                 roles = self._departed.setdefault(key.deployment, {})
                 role = record.target.role
-                roles[role] = fleet.depart(roles.get(role, {}), record)
+                roles[role] = fleet.counted([record], roles.get(role, {}))
 
     def _record(self, key: TargetKey, target: Target, now: Instant) -> Record:
         known = self._records.get(key)
         table = self._table(target)
-        if known is None:
+        if known is None or not _same_program(known.target, target):
+            self._made_by.pop(key, None)
             return Record(target=target, first_seen=now, vocabulary=table, version=target.version)
         return msgspec.structs.replace(known, target=target, vocabulary=table)
+
+    def _adopt_lives(self) -> None:
+        """A restart that a platform tells after we have read the new process is no second restart of its counters."""
+        self._made_by = {key: made for key, made in self._made_by.items() if key in self._records}
+        for key, member in self._members.items():
+            record, life = self._records.get(key), fleet.incarnation(member)
+            if record is None or record.read_at is None or member.started_at is None:
+                continue
+            if record.chain.incarnation != life and record.read_at.wall > member.started_at:
+                chain = msgspec.structs.replace(record.chain, incarnation=life)
+                self._records[key] = msgspec.structs.replace(record, chain=chain)
 
     def _table(self, target: Target) -> Vocabulary | None:
         try:
@@ -100,10 +122,11 @@ class Store:
             return None
 
     def tell_version(self, deployment: DeploymentKey, member_uid: str, version: str) -> None:
-        """A member said which version it is; its next read is read by that version's names."""
-        for key in self._records:
-            if (key.deployment, key.member_uid) == (deployment, member_uid):
-                self._told_versions[key] = version
+        """A member said which version it is; its next read is read by that version's names.
+
+        What the program says of itself outranks what was declared for it.
+        """
+        self._told_versions[deployment, member_uid] = version
 
     def resets(self, key: TargetKey) -> int:
         """How many restarts of a target's counters were seen."""
@@ -111,9 +134,9 @@ class Store:
         return 0 if record is None else record.chain.resets
 
     def on_body(self, target: Target, data: bytes, content_type: str, at: Instant, duration: float) -> None:
-        """A target answered. An answer that comes after its target left is dropped."""
+        """A target answered. An answer that comes after its target left, or moved, is dropped."""
         record = self._records.get(target.key)
-        if record is None:
+        if record is None or record.target.address != target.address:
             return
         if record.vocabulary is None:
             self._tally.scraped(target.component, "Ok", duration, len(data), None)
@@ -121,9 +144,12 @@ class Store:
                 record, reads=record.reads + 1, read_at=at, duration=duration, body_bytes=len(data), consecutive=0
             )
             return
-        extractor = self._extractor(target, record.vocabulary)
+        extractor = self._extractor(record.target, record.vocabulary)
+        # Layouts belong to one reader: a frame of another version's names says nothing about what this one looks for.
+        previous = record.frame if self._made_by.get(target.key) is extractor else None
+        self._made_by[target.key] = extractor
         started = self._clock.now().mono
-        frame = extractor.read(data, previous=record.frame, openmetrics=content_type.startswith(OPENMETRICS))
+        frame = extractor.read(data, previous=previous, openmetrics=content_type.startswith(OPENMETRICS))
         parse = self._clock.now().mono - started
         if isinstance(frame, Unreadable):
             self._tally.scraped(target.component, frame.kind, duration, len(data), parse)
@@ -140,23 +166,34 @@ class Store:
         self._tally.scraped(target.component, "Ok", duration, len(data), parse)
         for problem in frame.problems:
             self._tally.discarded(problem.kind, 1)
-        chain = record.chain.push(frame, at, self._incarnations.get(target.key))
+        chain = self._pushed(record, frame, at)
         self._records[target.key] = fleet.read(record, frame, chain, at, duration=duration, body_bytes=len(data))
+
+    def _pushed(self, record: Record, frame: Frame, at: Instant) -> Chain:
+        member = self._members.get(record.target.key)
+        if member is None:
+            return record.chain.push(frame, at)
+        # Only for the first read: a start that the platform tells and one that the program exports are never equal.
+        started = member.started_at if record.chain.tail is None else None
+        return record.chain.push(frame, at, fleet.incarnation(member), started=started)
 
     def on_failure(self, target: Target, failure: ScrapeFailed) -> None:
         """A target did not answer."""
         record = self._records.get(target.key)
-        if record is not None:
+        if record is not None and record.target.address == target.address:
             self._tally.scraped(target.component, failure.kind, failure.duration_seconds, failure.body_bytes, None)
             self._records[target.key] = fleet.failed(record, failure)
 
     def _extractor(self, target: Target, table: Vocabulary) -> Extractor:
-        version = target.version or self._told_versions.get(target.key)
+        version = self._told_versions.get((target.key.deployment, target.key.member_uid)) or target.version
         key = (target.component, target.software, version, target.model)
-        known = self._extractors.get(key)
+        known = self._extractors.pop(key, None)
         if known is None:
             known = Extractor(table, version=version, model=target.model, limits=self._limits, cache=self._readers)
-            self._extractors[key] = known
+        self._extractors[key] = known  # the one used last is the last to go
+        if len(self._extractors) > _EXTRACTORS:
+            del self._extractors[next(iter(self._extractors))]
+            self._readers.clear()
         return known
 
     def keys(self) -> tuple[DeploymentKey, ...]:
@@ -180,13 +217,27 @@ class Store:
         deployment = self._deployments.get(key)
         if deployment is None:
             return None
-        records = (self._records[target.key] for target in deployment.targets())
+        records = [self._records[target.key] for target in deployment.targets()]
         targets = (self._target(record, now, due) for record in records)
-        return fleet.report(deployment, targets, now, self._departed.get(key, {}))
+        return fleet.report(deployment, targets, now, self._counts(deployment, records))
+
+    def _counts(self, deployment: Deployment, records: Iterable[Record]) -> dict[str, fleet.Counted]:
+        by_role: dict[str, list[Record]] = {role.name: [] for role in deployment.roles}
+        for record in records:
+            if record.target.component is Component.ENGINE:
+                by_role[record.target.role].append(record)
+        departed = self._departed.get(deployment.key, {})
+        return {role: fleet.counted(several, departed.get(role, {})) for role, several in by_role.items()}
+
+    def target_report(self, key: TargetKey, now: Instant) -> TargetReport | None:
+        """One target at an instant; ``None`` when it does not exist."""
+        record = self._records.get(key)
+        return None if record is None else self._target(record, now, _not_due)
 
     def _target(self, record: Record, now: Instant, due: NextDue) -> TargetReport:
         found = fleet.values(record, now, self._policy)
-        return TargetReport(status=self._status(record, now, due), values=found, merged=fleet.merged(found))
+        several = fleet.merged(found, fleet.totals(record))
+        return TargetReport(status=self._status(record, now, due), values=found, merged=several)
 
     def statuses(self, now: Instant, due: NextDue) -> tuple[TargetStatus, ...]:
         """How every target stands, sorted by key."""
@@ -195,6 +246,11 @@ class Store:
     def _status(self, record: Record, now: Instant, due: NextDue) -> TargetStatus:
         moment, shed = due(record.target.key)
         return fleet.status(record, now, moment, shed=shed)
+
+
+def _not_due(_key: TargetKey) -> tuple[float | None, bool]:
+    """Nobody asks when the target is read next."""
+    return None, False
 
 
 def members(deployment: Deployment) -> Iterable[tuple[Component, Member]]:
@@ -210,6 +266,6 @@ def members(deployment: Deployment) -> Iterable[tuple[Component, Member]]:
             yield Component.STORE, member
 
 
-def incarnation(member: Member) -> Hashable:
-    """What is known of a member's life besides its series; ``None`` where the platform tells nothing."""
-    return None if member.restarts is None and member.started_at is None else (member.restarts, member.started_at)
+def _same_program(before: Target, now: Target) -> bool:
+    """Whether what was read of a target still means the same: another program's numbers are not continued."""
+    return (before.software, before.model, before.role) == (now.software, now.model, now.role)

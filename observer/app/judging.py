@@ -8,6 +8,8 @@ import msgspec
 
 from observer import evidence
 from observer.app.convergence_times import ConvergenceTimes
+from observer.collect.api_probe import engine_members
+from observer.collect.router_view import router_members
 from observer.judge.judgement import judge, with_verdicts
 from observer.judge.standing import Standing, answers, rank_progress
 from observer.settings import Settings
@@ -34,6 +36,12 @@ def policy_of(settings: Settings) -> JudgePolicy:
         stale_after=settings.windows.expire_after,
         stall_after=settings.judging.stall_after,
     )
+
+
+_AWAITED_READS = 2
+"""Reads of a target after which a restart has lost nothing: progress is only seen between two."""
+_AWAITED_PERIODS = 3
+"""How many scrape periods evidence is awaited after a restart; what has not answered by then is judged unknown."""
 
 
 class _Verdict(msgspec.Struct, frozen=True):
@@ -65,6 +73,8 @@ class Judging:
         self._views: dict[DeploymentKey, dict[str, tuple[RouterView | None, ViewFailed | None]]] = {}
         self._members: dict[tuple[DeploymentKey, str], MemberEvidence] = {}
         self._stored: dict[DeploymentKey, Stored] = {}
+        self._awaited: dict[DeploymentKey, Instant | None] = {}
+        self._patience = _AWAITED_PERIODS * settings.scrape.period + settings.scrape.timeout
         self._verdicts: dict[DeploymentKey, _Verdict] = {}
         self._times = ConvergenceTimes()
         self.last_pass: Instant | None = None
@@ -80,8 +90,13 @@ class Judging:
         pods[view.pod_uid] = (view, None) if isinstance(view, RouterView) else (good, view)
 
     def load(self, key: DeploymentKey, stored: Stored) -> None:
-        """What was stored before a restart; before the deployment's first pass."""
+        """What was stored before a restart; before the deployment's first pass.
+
+        That deployment is judged again once its evidence is in, or was awaited long enough: before that a pass would
+        find nothing known and write our own restart into its history.
+        """
         self._stored[key] = stored
+        self._awaited[key] = None
 
     def stored(self) -> dict[DeploymentKey, Stored]:
         """What must survive a restart."""
@@ -100,6 +115,8 @@ class Judging:
         deployments = {deployment.key: deployment for deployment in self._store.deployments()}
         self._forget(deployments)
         for key, deployment in deployments.items():
+            if self._awaits(deployment, now):
+                continue
             inputs = self._inputs(deployment, now)
             before = self._stored.get(key, Stored())
             judged = judge(inputs, before, now, self._policy)
@@ -116,8 +133,35 @@ class Judging:
         shown = with_verdicts(report, verdict.inputs, verdict.judged)
         return msgspec.structs.replace(shown, stalls=verdict.stalls, convergence_seconds=self._times.of(report.key))
 
+    def ready_replicas(self, key: DeploymentKey) -> int | None:
+        """How many whole replicas were ready at the last pass; ``None`` while one role's count is not known."""
+        verdict = self._verdicts.get(key)
+        counts = [role.ready for role in verdict.judged.roles] if verdict is not None else [None]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    def _awaits(self, deployment: Deployment, now: Instant) -> bool:
+        """Whether a deployment with stored state still awaits the evidence that it had before."""
+        key = deployment.key
+        if key not in self._awaited:
+            return False
+        since = self._awaited[key] = self._awaited[key] or now
+        if now.mono - since.mono < self._patience and not self._complete(deployment):
+            return True
+        del self._awaited[key]
+        return False
+
+    def _complete(self, deployment: Deployment) -> bool:
+        """Whether every target was read, every engine asked and every router's view tried."""
+        records = (self._store.record(target.key) for target in deployment.targets())
+        return (
+            all(record is not None and record.reads >= _AWAITED_READS for record in records)
+            and all((each.deployment, each.member.uid) in self._probes for each in engine_members((deployment,)))
+            and all(each.member.uid in self._views.get(deployment.key, {}) for each in router_members((deployment,)))
+        )
+
     def _forget(self, deployments: dict[DeploymentKey, Deployment]) -> None:
-        for table in (self._views, self._stored, self._verdicts):
+        for table in (self._views, self._stored, self._verdicts, self._awaited):
             for key in [key for key in table if key not in deployments]:
                 del table[key]
                 self._times.forget(key)

@@ -11,11 +11,14 @@ import msgspec
 from exporters.self_metrics import SelfMetrics
 from observer.app.judging import Judging
 from observer.app.watcher import limits_of, package_version, policy_of
-from observer.collect.recording import Event, Recording
+from observer.collect.recording import Event, Recording, RecordingError
 from observer.settings import Settings
 from observer.store import Store
+from router_contract.judging import Stored
+from router_contract.probes import MemberProbe
 from router_contract.readings import Instant, ScrapeFailed
-from router_contract.targets import Target, TargetKey
+from router_contract.router_views import RouterView, ViewFailed
+from router_contract.targets import DeploymentKey, Target, TargetKey
 from router_contract.verdicts import DeploymentReport
 
 
@@ -38,32 +41,44 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Replay:
-    """Feeds events to a store of its own and judges at the recorded pace."""
+    """Feeds events to a store of its own and judges at the recorded moments, by the recorded settings.
 
-    def __init__(self, recording: Recording, settings: Settings) -> None:
+    ``settings`` replace the recorded ones. Raises `RecordingError` for recorded settings that are none.
+    """
+
+    def __init__(self, recording: Recording, settings: Settings | None = None) -> None:
         self._recording = recording
-        self._period = settings.judging.period
+        settings = settings or _settings_of(recording)
         self.clock = RecordedClock()
         tally = SelfMetrics(package_version(), platform.python_version())
         self.store = Store(self.clock, policy_of(settings), limits_of(settings), tally)
         self.judging = Judging(self.store, settings)
         self._targets: dict[TargetKey, Target] = {}
-        self._next_pass: float | None = None
         self.events = 0
 
     def take(self, event: Event) -> None:
-        """One event, after the judging passes that were due before it."""
-        self._judge_until(event.mono)
-        self.clock.moment = event.at
+        """One event. Bodies bear the moment at which their read began, so the clock never goes back to it."""
+        self.clock.moment = max(self.clock.moment, event.at)
         self.events += 1
-        if event.kind == "fleet":
-            deployments = self._recording.deployments(event)
-            self.store.set_deployments(deployments)
-            self._targets = {target.key: target for each in deployments for target in each.targets()}
-            return
-        target = self._targets.get(event.target) if event.target is not None else None
-        if target is None:
-            return
+        match event:
+            case Event(kind="fleet"):
+                deployments = self._recording.deployments(event)
+                self.store.set_deployments(deployments, event.at)
+                self._targets = {target.key: target for each in deployments for target in each.targets()}
+            case Event(kind="pass"):
+                self.judging.judge_all(event.at)
+            case Event(kind="probe", probe=MemberProbe() as probe):
+                self.judging.on_probe(probe)
+                if probe.version is not None:
+                    self.store.tell_version(probe.deployment, probe.uid, probe.version.version)
+            case Event(kind="view", deployment=DeploymentKey() as key, view=RouterView() | ViewFailed() as view):
+                self.judging.on_view(key, view)
+            case Event(kind="stored", deployment=DeploymentKey() as key, stored=Stored() as stored):
+                self.judging.load(key, stored)
+            case Event(target=TargetKey() as of) if of in self._targets:
+                self._take_read(self._targets[of], event)
+
+    def _take_read(self, target: Target, event: Event) -> None:
         if event.kind == "body":
             body = self._recording.body(event)
             self.store.on_body(target, body, event.content_type, event.at, event.duration)
@@ -78,22 +93,23 @@ class Replay:
             )
             self.store.on_failure(target, failure)
 
-    def _judge_until(self, mono: float) -> None:
-        """Judge once a period of recorded time, as the observer did."""
-        if self._next_pass is None:
-            self._next_pass = mono + self._period
-            return
-        while self._next_pass <= mono:
-            moment = self.clock.moment
-            self.clock.moment = Instant(self._next_pass, moment.wall + (self._next_pass - moment.mono))
-            self.judging.judge_all(self.clock.moment)
-            self._next_pass += self._period
+    def end(self) -> None:
+        """Judge once at the end where the recording has no judging pass of its own."""
+        if self.judging.last_pass is None:
+            self.judging.judge_all(self.clock.now())
 
     def reports(self) -> tuple[DeploymentReport, ...]:
         """Every deployment at the last recorded moment."""
         keys = self.store.keys()
         found = (self.store.report(key, self.clock.now(), _not_due) for key in keys)
         return tuple(self.judging.add_verdicts(report) for report in found if report is not None)
+
+
+def _settings_of(recording: Recording) -> Settings:
+    try:
+        return msgspec.convert(recording.manifest.settings, Settings)
+    except msgspec.ValidationError as error:
+        raise RecordingError(f"the recorded settings cannot be used: {error}") from error
 
 
 def _not_due(_key: TargetKey) -> tuple[float | None, bool]:
@@ -104,7 +120,7 @@ def _not_due(_key: TargetKey) -> tuple[float | None, bool]:
 async def replay(file: Path, speed: float, stop: asyncio.Event, settings: Settings | None = None) -> Outcome:
     """Replay a file. Raises `RecordingError`. With ``speed`` above 0 it waits as the recording did, that many times faster."""
     with Recording(file) as recording:
-        player = Replay(recording, settings or Settings())
+        player = Replay(recording, settings)
         before: float | None = None
         for event in recording.events():
             pause = 0.0 if before is None or not speed else max(0.0, event.mono - before) / speed
@@ -113,6 +129,7 @@ async def replay(file: Path, speed: float, stop: asyncio.Event, settings: Settin
             if stop.is_set():
                 break
             player.take(event)
+        player.end()
         seconds = 0.0 if before is None else player.clock.now().wall - recording.manifest.started
         note = f"{file}: {player.events} events over {seconds:.0f} s, written by observer {recording.manifest.writer}"
         return Outcome(player.reports(), note)

@@ -11,6 +11,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 import uvloop
 
@@ -125,7 +126,14 @@ async def _serve(
     with ExitStack() as stack:
         recorder = None
         if record is not None:
-            recorder = stack.enter_context(Recorder(record, writer=package_version(), started=clock.now()))
+            recorder = stack.enter_context(
+                Recorder(
+                    record,
+                    writer=package_version(),
+                    started=clock.now(),
+                    settings=msgspec.to_builtins(configuration.settings),
+                )
+            )
         kept = stack.enter_context(StateFile(state)) if state is not None else None
         async with (
             _until_stopped() as stop,

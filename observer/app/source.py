@@ -7,6 +7,7 @@ from observer.clock import Clock
 from observer.collect.scrape import TargetPool
 from observer.settings import Settings
 from observer.store import Store
+from router_contract.readings import Instant
 from router_contract.targets import DeploymentKey, TargetKey
 from router_contract.verdicts import DeploymentReport, TargetStatus
 
@@ -24,6 +25,8 @@ class Source:
         self._clock = clock
         self._settings = settings
         self.loaded = False
+        self.watching_since: Instant | None = None
+        self._was_ready = False
 
     def keys(self) -> tuple[DeploymentKey, ...]:
         """The deployments that exist now, sorted."""
@@ -45,27 +48,31 @@ class Source:
             await self._pool.refresh(target.key for target in deployment.targets())
 
     def ready(self) -> tuple[bool, str]:
-        """Ready once the targets are known and each was tried once."""
+        """Ready once the targets are known and each was tried once; it stays so when targets are added later."""
         if not self.loaded:
             return False, "the list of targets was not read yet"
-        waiting = sum(record.reads == 0 for record in self._store.records())
-        waiting -= len(self._pool.shed)
-        if waiting > 0:
-            return False, f"{waiting} targets were not tried yet"
-        if self._judging.last_pass is None:
-            return False, "nothing was judged yet"
-        return True, f"{len(self._store.records())} targets are watched"
+        records = self._store.records()
+        if not self._was_ready:
+            shed = frozenset(self._pool.shed)
+            waiting = sum(record.reads == 0 and record.target.key not in shed for record in records)
+            if waiting:
+                return False, f"{waiting} targets were not tried yet"
+            if self._judging.last_pass is None:
+                return False, "nothing was judged yet"
+            self._was_ready = True
+        return True, f"{len(records)} targets are watched"
 
     def alive(self) -> tuple[bool, str]:
         """Alive while judging passes come on time."""
-        last = self._judging.last_pass
+        last = self._judging.last_pass or self.watching_since
         if last is None:
-            return True, "the first judging pass is still to come"
+            return True, "the list of targets is still to come"
+        what = "the last judging pass began" if self._judging.last_pass else "the first judging pass was due"
         late = self._clock.now().mono - last.mono
         bound = max(_LATE_PASSES * self._settings.judging.period, 10.0)
         if late > bound:
-            return False, f"the last judging pass began {late:.0f} s ago; at most {bound:.0f} s are normal"
-        return True, f"the last judging pass began {late:.1f} s ago"
+            return False, f"{what} {late:.0f} s ago; at most {bound:.0f} s are normal"
+        return True, f"{what} {late:.1f} s ago"
 
     def _due(self, key: TargetKey) -> tuple[float | None, bool]:
         schedule = self._pool.schedule(key)

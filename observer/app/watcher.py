@@ -15,7 +15,7 @@ from aiohttp import web
 
 from exporters.api import Api
 from exporters.families import FAMILIES
-from exporters.listening import Listen
+from exporters.listening import Listen, ListenError
 from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
 from exporters.server import Server
@@ -34,8 +34,11 @@ from observer.persist import StateError, StateFile
 from observer.settings import Settings
 from observer.store import Store
 from observer.supervise import Supervisor
+from observer.yamldoc.quantities import parse_listen
+from router_contract.judging import Stored
 from router_contract.probes import MemberProbe
 from router_contract.readings import Instant, ScrapeFailed
+from router_contract.router_views import RouterView, ViewFailed
 from router_contract.targets import Component, Deployment, DeploymentKey, Target
 
 _log = logging.getLogger(__name__)
@@ -72,8 +75,12 @@ def limits_of(settings: Settings) -> Limits:
 
 
 def listen_of(settings: Settings, listen: str | None) -> Listen:
-    """Where to listen: what the command line says, else what settings say."""
-    host, _, port = (listen or settings.http.listen).rpartition(":")
+    """Where to listen: what the command line says, else what settings say. Raises `ListenError` for neither."""
+    told = listen or settings.http.listen
+    try:
+        host, _, port = parse_listen(told).rpartition(":")
+    except ValueError:
+        raise ListenError(f"cannot listen on {told!r}: want host:port, as 127.0.0.1:9480 or [::1]:9480") from None
     return Listen(host=host.strip("[]"), port=int(port), answer_seconds=settings.http.request_timeout)
 
 
@@ -97,7 +104,7 @@ class Watcher:
         self.store = Store(clock, policy_of(settings), limits_of(settings), self.tally)
         self.judging = Judging(self.store, settings)
         for key, stored in state.load().items() if state is not None else ():
-            self.judging.load(key, stored)
+            self._load(key, stored)
         self._supervisor = Supervisor(clock)
         self._fetcher = Fetcher(clock, settings.body_limits, keep_alive=settings.scrape.keep_alive)
         self._pool = TargetPool(
@@ -114,6 +121,11 @@ class Watcher:
         self._server = Server(self._routes(), listen_of(settings, listen), self.tally)
         self._stack = AsyncExitStack()
         self._unsaved = ""
+        self._told = asyncio.Event()
+
+    def _load(self, key: DeploymentKey, stored: Stored) -> None:
+        self._record(lambda to: to.stored(key, stored, self._clock.now()))
+        self.judging.load(key, stored)
 
     def _make_probe(self) -> ApiProbe:
         return ApiProbe(
@@ -129,7 +141,7 @@ class Watcher:
         told = self._settings.routers
         return RouterViewReader(
             fetcher=self._fetcher,
-            sink=self.judging.on_view,
+            sink=self.on_view,
             clock=self._clock,
             supervisor=self._supervisor,
             circuits=lambda subject: self.judging.circuits(subject.deployment, subject.member),
@@ -157,6 +169,7 @@ class Watcher:
             # The listener closes after the supervised children have ended, so that probes answer until the last moment.
             await self._server.start()
             stack.push_async_callback(self._server.stop)
+            stack.callback(self._save_last)
             await stack.enter_async_context(self._supervisor)
             self._supervisor.start("measure the loop's lag", self._measure_lag)
             self._supervisor.start("judge", self._judge)
@@ -170,10 +183,11 @@ class Watcher:
 
     async def watch(self, deployments: Iterable[Deployment]) -> None:
         """Observe exactly these from now on. On return no read of a target that left is under way."""
-        found = tuple(deployments)
-        self.store.set_deployments(found)
-        if self._recorder is not None:
-            self._recorder.fleet(found, self._clock.now())
+        found, now = tuple(deployments), self._clock.now()
+        self._record(lambda to: to.fleet(found, now))
+        self.store.set_deployments(found, now)
+        self.source.watching_since = self.source.watching_since or now
+        self._told.set()
         await self._pool.sync(target for deployment in found for target in deployment.targets())
         await self._probe.sync(engine_members(found))
         await self._views.sync(router_members(found))
@@ -181,8 +195,7 @@ class Watcher:
 
     def on_body(self, target: Target, body: Fetched, at: Instant, duration_seconds: float) -> None:
         """A target answered."""
-        if self._recorder is not None:
-            self._recorder.body(target.key, body.data, at, duration_seconds, body.content_type)
+        self._record(lambda to: to.body(target.key, body.data, at, duration_seconds, body.content_type))
         before = self.store.resets(target.key)
         self.store.on_body(target, body.data, body.content_type, at, duration_seconds)
         if target.component is Component.ENGINE and self.store.resets(target.key) > before:
@@ -190,15 +203,30 @@ class Watcher:
 
     def on_failure(self, target: Target, failure: ScrapeFailed) -> None:
         """A target did not answer."""
-        if self._recorder is not None:
-            self._recorder.failed(failure)
+        self._record(lambda to: to.failed(failure))
         self.store.on_failure(target, failure)
 
     def on_probe(self, probe: MemberProbe) -> None:
         """An engine's API told something: its version decides which names are read."""
+        self._record(lambda to: to.probe(probe, self._clock.now()))
         self.judging.on_probe(probe)
         if probe.version is not None:
             self.store.tell_version(probe.deployment, probe.uid, probe.version.version)
+
+    def on_view(self, key: DeploymentKey, view: RouterView | ViewFailed) -> None:
+        """A router's view was read, or could not be."""
+        self._record(lambda to: to.view(key, view, self._clock.now()))
+        self.judging.on_view(key, view)
+
+    def _record(self, write: Callable[[Recorder], None]) -> None:
+        """Keep one event. A disk that is full ends the recording, never the watching."""
+        if self._recorder is None:
+            return
+        try:
+            write(self._recorder)
+        except OSError as error:
+            _log.error("recording ends here, the file cannot be written: %s", error.strerror or error)
+            self._recorder = None
 
     def supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Keep one more task running for as long as the observer runs."""
@@ -211,11 +239,25 @@ class Watcher:
             self.tally.lagged(max(0.0, self._clock.now().mono - due))
 
     async def _judge(self) -> None:
+        # A pass over a list that nobody has told yet would forget everything that is stored.
+        await self._told.wait()
         while True:
-            self.judging.judge_all(self._clock.now())
+            self._pass(self._clock.now())
             if self._state is not None:
                 await self._save(self._state)
             await asyncio.sleep(self._settings.judging.period)
+
+    def _pass(self, now: Instant) -> None:
+        self._record(lambda to: to.judged(now))
+        self.judging.judge_all(now)
+
+    def _save_last(self) -> None:
+        """What the last pass found, once nothing runs any more."""
+        if self._state is not None and self._told.is_set():
+            try:
+                self._state.save(self.judging.stored())
+            except StateError as error:
+                _log.error("%s", error)
 
     async def _save(self, state: StateFile) -> None:
         """Keep what a restart must not lose. A disk that is full is said once and tried again at the next pass."""

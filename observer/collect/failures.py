@@ -56,6 +56,9 @@ _OS_ERRORS: dict[int, tuple[FailureKind, str]] = {
 }
 _CLOSED = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN}
 
+_CLOSED_WORDS = ("closed Transport handle and unset waiter", "the handler is closed", "is used by transport")
+"""What uvloop's `RuntimeError` says of a socket that went away, or whose descriptor is not free yet, while connecting."""
+
 _VERIFY: dict[int, str] = {
     10: "its certificate has expired: renew it",
     9: "its certificate is not valid yet: check both clocks",
@@ -168,6 +171,8 @@ def classify(error: BaseException, progress: Progress, address: Address) -> Fail
         return Failure(kind=FailureKind.MALFORMED, detail=what)
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return _disconnected(progress, address)
+    if isinstance(error, RuntimeError):
+        return _handle_closed(error, progress, address)
     number = next((each.errno for each in _chain(error) if isinstance(each, OSError) and each.errno is not None), None)
     if number in _CLOSED or (number is None and isinstance(error, aiohttp.ClientConnectionError)):
         return _disconnected(progress, address)
@@ -175,6 +180,16 @@ def classify(error: BaseException, progress: Progress, address: Address) -> Fail
         kind, why = _OS_ERRORS.get(number or 0, (FailureKind.UNREACHABLE, _short(error)))
         return Failure(kind=kind, detail=f"{address.authority}: {why}")
     return None
+
+
+def _handle_closed(error: RuntimeError, progress: Progress, address: Address) -> Failure | None:
+    """What uvloop says of a socket that was closed under it; any other `RuntimeError` is a bug and stays one."""
+    if not any(words in str(error) for words in _CLOSED_WORDS):
+        return None
+    if progress.connected:
+        return _disconnected(progress, address)
+    what = f"{address.authority}: the connection was lost while it was being made"
+    return Failure(kind=FailureKind.UNREACHABLE, detail=what)
 
 
 def _disconnected(progress: Progress, address: Address) -> Failure:

@@ -94,7 +94,7 @@ class Fetcher:
         try:
             async with asyncio.timeout(seconds):
                 return await self._exchange(address, accept, limits, progress)
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, RuntimeError) as error:
             if type(error) is TimeoutError and error.errno is None:
                 return timed_out(progress, seconds, address)
             failure = classify(error, progress, address)

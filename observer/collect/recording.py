@@ -2,27 +2,33 @@
 
 A recording is a zip of ``manifest.json`` (format version), ``events.jsonl`` (one event a line: both clocks, wall and
 monotonic seconds, kind, target, body hash) and ``bodies/<sha256>``. Equal bodies are stored once. This module owns the
-format in both directions; it judges nothing.
+format in both directions; it judges nothing. Values of headers and of secret environment variables are never written.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Literal, Self
+from typing import IO, Any, Literal, Self
 
 import msgspec
 
+from router_contract.judging import Stored
+from router_contract.probes import MemberProbe
 from router_contract.readings import FailureKind, Instant, ScrapeFailed
-from router_contract.targets import Deployment, TargetKey
+from router_contract.router_views import RouterView, ViewFailed
+from router_contract.targets import Deployment, DeploymentKey, TargetKey
 
 FORMAT_VERSION = 1
 MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_EVENT_BYTES = 16 * 1024 * 1024
+_HIDDEN = "hidden"
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL", re.IGNORECASE)
 
 
 class RecordingError(Exception):
@@ -30,16 +36,21 @@ class RecordingError(Exception):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The first thing read: which format this is, who wrote it, when (wall seconds)."""
+    """The first thing read: which format this is, who wrote it, when (wall seconds), and with which settings."""
 
     format: Literal["obsrec"] = "obsrec"
     version: int = FORMAT_VERSION
     writer: str = ""
     started: float = 0.0
+    settings: dict[str, Any] = {}
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that happened. ``kind`` is ``fleet`` (body: the deployments as JSON), ``body`` or ``failed``."""
+    """One thing that happened.
+
+    ``kind`` is ``fleet`` (body: the deployments as JSON), ``body``, ``failed``, ``probe``, ``view``, ``stored`` (what
+    judging knew from before) or ``pass`` (everything was judged at this moment).
+    """
 
     mono: float
     wall: float
@@ -51,6 +62,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failure: FailureKind | None = None
     detail: str = ""
     status: int | None = None
+    deployment: DeploymentKey | None = None
+    probe: MemberProbe | None = None
+    view: RouterView | ViewFailed | None = None
+    stored: Stored | None = None
 
     @property
     def at(self) -> Instant:
@@ -64,7 +79,7 @@ class Recorder:
     Raises `RecordingError` when the file exists already or cannot be made; later writes raise `OSError` as they come.
     """
 
-    def __init__(self, path: Path, *, writer: str, started: Instant) -> None:
+    def __init__(self, path: Path, *, writer: str, started: Instant, settings: dict[str, Any] | None = None) -> None:
         try:
             self._zip = zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED, compresslevel=1)
         except FileExistsError:
@@ -75,7 +90,9 @@ class Recorder:
         self._events: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # close() ends it
         self._kept: set[str] = set()
         self._encode = msgspec.json.Encoder().encode
-        self._zip.writestr("manifest.json", self._encode(Manifest(writer=writer, started=started.wall)))
+        manifest = Manifest(writer=writer, started=started.wall, settings=settings or {})
+        self._path = path
+        self._zip.writestr("manifest.json", self._encode(manifest))
 
     def __enter__(self) -> Self:
         return self
@@ -87,7 +104,8 @@ class Recorder:
 
     def fleet(self, deployments: tuple[Deployment, ...], at: Instant) -> None:
         """The set of deployments changed."""
-        self._event(Event(mono=at.mono, wall=at.wall, kind="fleet", body=self._keep(self._encode(deployments))))
+        shown = self._encode(_without_secrets(msgspec.to_builtins(deployments)))
+        self._event(Event(mono=at.mono, wall=at.wall, kind="fleet", body=self._keep(shown)))
 
     def body(self, target: TargetKey, body: bytes, at: Instant, duration: float, content_type: str = "") -> None:
         """A target answered."""
@@ -119,10 +137,32 @@ class Recorder:
             )
         )
 
+    def probe(self, probe: MemberProbe, at: Instant) -> None:
+        """An engine's API told something."""
+        self._event(Event(mono=at.mono, wall=at.wall, kind="probe", deployment=probe.deployment, probe=probe))
+
+    def view(self, key: DeploymentKey, view: RouterView | ViewFailed, at: Instant) -> None:
+        """A router's view was read, or could not be."""
+        self._event(Event(mono=at.mono, wall=at.wall, kind="view", deployment=key, view=view))
+
+    def stored(self, key: DeploymentKey, stored: Stored, at: Instant) -> None:
+        """What judging knew of a deployment before its first pass."""
+        self._event(Event(mono=at.mono, wall=at.wall, kind="stored", deployment=key, stored=stored))
+
+    def judged(self, at: Instant) -> None:
+        """Everything was judged at this moment."""
+        self._event(Event(mono=at.mono, wall=at.wall, kind="pass"))
+
     def close(self) -> None:
-        """Finish the file. Closing twice is fine."""
+        """Finish the file. Closing twice is fine. Raises `RecordingError` when the disk does not take the rest."""
         if self._events.closed:
             return
+        try:
+            self._finish()
+        except OSError as error:
+            raise RecordingError(f"{self._path} cannot be finished: {error.strerror or error}") from error
+
+    def _finish(self) -> None:
         self._events.seek(0)
         with self._zip.open("events.jsonl", "w") as member:
             while chunk := self._events.read(1 << 20):
@@ -139,6 +179,21 @@ class Recorder:
 
     def _event(self, event: Event) -> None:
         self._events.write(self._encode(event) + b"\n")
+
+
+def _without_secrets(value: Any) -> Any:
+    """Plain values of deployments with every value hidden that may be a secret."""
+    if isinstance(value, dict):
+        return {name: _hidden(name, each) for name, each in value.items()}
+    return [_without_secrets(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _hidden(name: str, value: Any) -> Any:
+    if name == "headers":
+        return [(header, _HIDDEN) for header, _ in value]
+    if name == "environment":
+        return [(variable, _HIDDEN if _SECRET.search(variable) else text) for variable, text in value]
+    return _without_secrets(value)
 
 
 class Recording:

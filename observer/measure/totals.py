@@ -1,12 +1,14 @@
 """Running totals: what each series of one target was seen to grow by since its first read, whatever restarts.
 
 They are sums of the same deltas that windows are made of, so they never fall: a restart adds what was counted since.
-A series that goes away is parked and goes on where it stopped when it comes back.
+A series that goes away is parked and goes on where it stopped when it comes back. Where bounds change, a bucket begins
+with what is certainly in it: the observations of the largest earlier bound that is not above its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
 from typing import Final, Self
 
 import msgspec
@@ -14,6 +16,7 @@ import numpy as np
 
 from observer.measure.columns import Columns
 from observer.measure.extract import histogram_of
+from observer.measure.histograms import merge
 from observer.measure.layout import Floats
 from observer.measure.pairs import Key, Link
 from observer.measure.plan import OurLabels
@@ -23,11 +26,21 @@ _PARKED: Final = 1000
 """How many series that are not there now are remembered; a label that changes for ever must not grow without end."""
 
 
+_BOUNDS: Final = 512
+"""How many bounds a sum of histograms may have; past it newcomers are put onto the bounds that are there."""
+
+
 class Parked(msgspec.Struct, frozen=True):
-    """The total of a series that is not in the newest read. Other bounds begin again from 0."""
+    """The total of a series that is not in the newest read."""
 
     bounds: tuple[float, ...]
     total: Floats
+
+    def histogram(self) -> Histogram:
+        """The total of a histogram series; its sum is NaN where the program exported none."""
+        counts: list[float] = self.total.tolist()
+        spent = counts.pop() if len(counts) > len(self.bounds) else float("nan")
+        return Histogram(bounds=self.bounds, counts=tuple(counts), sum=spent)
 
 
 class Totals(msgspec.Struct, frozen=True, eq=False):
@@ -36,6 +49,7 @@ class Totals(msgspec.Struct, frozen=True, eq=False):
     columns: Columns
     values: Floats
     parked: Mapping[Key, Parked] = {}
+    memo: dict[str, Histogram] = msgspec.field(default_factory=dict)
 
     @classmethod
     def of(cls, columns: Columns) -> Self:
@@ -56,6 +70,20 @@ class Totals(msgspec.Struct, frozen=True, eq=False):
         part = self.values[self.columns.span(place)]
         return float(part[0]) if self.columns.series[place].spread is None else histogram_of(self.columns, place, part)
 
+    def histograms(self) -> Mapping[str, Histogram]:
+        """Each histogram signal's total over every series that was ever read, also those that are gone now."""
+        if not self.memo:
+            parts: dict[str, list[Histogram]] = {}
+            for place, series in enumerate(self.columns.series):
+                if series.spread is not None:
+                    part = self.values[self.columns.span(place)]
+                    parts.setdefault(series.signal, []).append(histogram_of(self.columns, place, part))
+            for (signal, _), parked in self.parked.items():
+                if parked.bounds:
+                    parts.setdefault(signal, []).append(parked.histogram())
+            self.memo.update((signal, added(several)) for signal, several in parts.items())
+        return self.memo
+
     @property
     def nbytes(self) -> int:
         """Bytes of the numbers."""
@@ -73,9 +101,45 @@ class Totals(msgspec.Struct, frozen=True, eq=False):
             mine = self.columns.where.get(key)
             if mine is not None:
                 before = Parked(self.columns.bounds(mine), self.values[self.columns.span(mine)])
-            span = columns.span(place)
-            if before is not None and before.bounds == columns.bounds(place) and len(before.total) == len(values[span]):
-                values[span] = before.total
+            if before is not None:
+                span = columns.span(place)
+                values[span] = _carried(before, columns.bounds(place), len(values[span]))
         for key in list(parked)[: max(0, len(parked) - _PARKED)]:
             del parked[key]
         return Totals(columns, values, parked)
+
+
+def _carried(before: Parked, bounds: tuple[float, ...], width: int) -> Floats:
+    """A total in the columns of other bounds."""
+    total = before.total
+    if before.bounds == bounds and len(total) == width:
+        return total
+    out = np.zeros(width)
+    if not before.bounds or not bounds:
+        return out
+    counts = onto(before.histogram(), bounds).counts
+    out[: len(bounds)] = counts
+    if width > len(bounds) and len(total) > len(before.bounds):
+        out[-1] = total[-1]
+    return out
+
+
+def onto(histogram: Histogram, bounds: tuple[float, ...]) -> Histogram:
+    """A histogram on other bounds: each bucket has what is certainly in it, so no count is ever above the true one."""
+    if histogram.bounds == bounds:
+        return histogram
+    places = (bisect_right(histogram.bounds, bound) - 1 for bound in bounds)
+    counts = tuple(histogram.counts[place] if place >= 0 else 0.0 for place in places)
+    return Histogram(bounds=bounds, counts=counts, sum=histogram.sum)
+
+
+def added(parts: Iterable[Histogram]) -> Histogram:
+    """The sum of at least one histogram on the bounds of all of them: adding one more never makes a bucket smaller."""
+    found = list(parts)
+    bounds = found[0].bounds
+    for each in found[1:]:
+        if each.bounds != bounds:
+            union = tuple(sorted({*bounds, *each.bounds}))
+            bounds = union if len(union) <= _BOUNDS else bounds
+    whole = merge(onto(each, bounds) for each in found)
+    return found[0] if whole is None else whole
