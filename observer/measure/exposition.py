@@ -87,7 +87,7 @@ class Reader:
         return None
 
     def _candidates(self, lines: int, hint: Shape | None) -> Iterator[Shape]:
-        if hint is not None:
+        if hint is not None and hint.wanted == self.wanted:
             yield hint
         tried = 0
         for shape in self._shapes:
@@ -157,6 +157,7 @@ def _shape(scan: Scan, good: dict[str, Rows], *, openmetrics: bool) -> Shape:
         families[name] = Family(name, kind, start, stop, tuple(rows.prefixes), rows.runs[0][0] + 1)
         start = stop
     return Shape(
+        wanted=scan.memory.wanted,
         families=families,
         types=scan.types,
         problems=(*scan.broken.values(), *scan.notes),

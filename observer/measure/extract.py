@@ -215,6 +215,10 @@ class Extractor:
         )
 
     def _plan(self, shape: Shape, previous: Frame | None) -> tuple[Plan, Columns]:
+        if previous is not None and previous.plan.planner is not self._planner:
+            previous = None
+        if previous is not None and previous.shape is shape:
+            return previous.plan, previous.columns
         kept = self._plans.get(id(shape))
         if kept is not None:
             return kept[1], kept[2]

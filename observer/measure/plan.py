@@ -61,9 +61,11 @@ class Check(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What one shape gives: its series by signal, histograms to check, copies that should agree, and what is missing.
 
-    ``signals`` holds every signal that the version can have; one without series is in ``absent`` or ``unreadable``.
+    ``terms`` holds every signal that the version can have; one without series is in ``absent`` or ``unreadable``.
+    ``planner`` is who made it.
     """
 
+    planner: object
     series: dict[str, tuple[PlanSeries, ...]]
     checks: tuple[Check, ...]
     copies: tuple[tuple[str, tuple[int, ...]], ...]

@@ -54,6 +54,7 @@ class Planner:
         vocabulary = self.vocabulary
         unknown = (name for name in shape.types if vocabulary.claims(name) and not vocabulary.knows(name))
         return Plan(
+            planner=self,
             series=work.series,
             checks=tuple(work.checks.values()),
             copies=tuple(work.copies),

@@ -47,12 +47,14 @@ class Family(msgspec.Struct, frozen=True):
 class Shape(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """All of a reading but its numbers. Bodies of one layout share one shape, so plans can be kept by its identity.
 
+    ``wanted`` is what was asked for: a shape means nothing to a reader that wants something else.
     ``types`` holds every family the body declares, wanted or not, and its type (``""`` where only HELP or UNIT stands).
     ``unreadable`` families had a fault and have no rows; ``truncated`` says that the body ends inside a line or before
     the end an OpenMetrics body has, so that nothing may be called absent. ``ended`` says that it ends in ``# EOF``.
     ``kept`` and ``dropped`` count sample lines. ``layout`` reads the next such body, where one could be made.
     """
 
+    wanted: frozenset[str]
     families: dict[str, Family]
     types: dict[str, str]
     problems: tuple[Problem, ...]

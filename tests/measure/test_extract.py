@@ -269,6 +269,20 @@ def test_plans_are_shared_between_bodies_of_one_shape():
     assert extractor.read(g("toy:running", " 4 2")).plan is not three.plan
 
 
+def test_a_frame_of_another_extractor_is_no_hint():
+    body = g("toy:running", '{model="a"} 1', '{model="b"} 2') + g("toy:usage", " 0.5") + g("toy:old_usage", " 40")
+    before = Extractor(TABLE, model="a").read(body)
+    assert values(Extractor(TABLE, model="b").read(body, previous=before), "requests-running") == {("b",): 2.0}
+    old = Extractor(TABLE, version="0.2", model="b")
+    frame = old.read(body, previous=before)
+    assert values(frame, "kv-cache-usage") == {(): 0.4}
+    again = old.read(body, previous=frame)
+    assert again.plan is frame.plan
+    cache = {}
+    one, two = (Extractor(TABLE, model=model, cache=cache) for model in "ab")
+    assert values(two.read(body, previous=one.read(body)), "requests-running") == {("b",): 2.0}
+
+
 def test_plans_kept_are_bounded():
     extractor = Extractor(TABLE)
     for number in range(300):
