@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import msgspec
 import zmq
 from zmq.utils.monitor import parse_monitor_message
@@ -47,6 +49,16 @@ def _common(socket: zmq.Socket[bytes], endpoint: str, limits: SocketLimits) -> N
         socket.setsockopt(zmq.IPV6, 1)
 
 
+def _dialable(endpoint: str) -> bool:
+    """Whether an endpoint can be connected to; libzmq itself would go on trying some that never can."""
+    if endpoint.startswith("ipc://"):
+        return True
+    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+    return (
+        endpoint.startswith("tcp://") and bool(host) and "*" not in host and port.isdigit() and 0 < int(port) < 65_536
+    )
+
+
 def subscriber(
     context: zmq.Context[zmq.Socket[bytes]], endpoint: str, limits: SocketLimits
 ) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes]]:
@@ -54,7 +66,10 @@ def subscriber(
 
     Identity comes from the connection: a publisher has one topic, and filtering by it could only hide batches.
     """
+    if not _dialable(endpoint):
+        raise zmq.ZMQError(errno.EINVAL, "want tcp://HOST:PORT, a port from 1 to 65535 and no wildcard, or ipc://PATH")
     socket = context.socket(zmq.SUB)
+    monitor: zmq.Socket[bytes] | None = None
     try:
         _common(socket, endpoint, limits)
         socket.setsockopt(zmq.RCVHWM, limits.high_water_mark)
@@ -65,6 +80,9 @@ def subscriber(
         socket.setsockopt(zmq.SUBSCRIBE, b"")
         socket.connect(endpoint)
     except zmq.ZMQError:
+        if monitor is not None:
+            socket.disable_monitor()
+            monitor.close(linger=0)
         socket.close(linger=0)
         raise
     return socket, monitor

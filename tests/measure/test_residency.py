@@ -52,7 +52,7 @@ def test_prefixes_over_several_media_together():
 def test_prefixes_equal_a_plain_search(held, asked):
     blocks = index()
     holds = {name: blocks.hold(blocks.join(name), SPACE, "GPU", 0, signed=False) for name in range(71)}
-    truth = {name: 0 for name in holds}
+    truth = dict.fromkeys(holds, 0)
     for name, length in held:
         blocks.store(holds[name], list(range(1000, 1000 + length)) or [1], None)
         truth[name] = max(truth[name], length)
@@ -183,7 +183,12 @@ def test_a_log_stays_near_the_size_of_what_is_held():
 
 OPERATIONS = st.lists(
     st.one_of(
-        st.tuples(st.just("store"), st.integers(0, 3), st.lists(st.integers(0, 30), min_size=1, max_size=5), st.one_of(st.none(), st.integers(0, 30))),  # fmt: skip
+        st.tuples(
+            st.just("store"),
+            st.integers(0, 3),
+            st.lists(st.integers(0, 30), min_size=1, max_size=5),
+            st.one_of(st.none(), st.integers(0, 30)),
+        ),
         st.tuples(st.just("remove"), st.integers(0, 3), st.lists(st.integers(0, 30), min_size=1, max_size=5)),
         st.tuples(st.just("leave"), st.integers(0, 3)),
         st.tuples(st.just("clean"), st.integers(1, 20)),
@@ -255,7 +260,9 @@ def test_spaces_are_never_compared():
     vllm[1].message(1, payload([b"\x01" * 32]), NOW)
     vllm[1].message(2, payload([1], size=32), NOW)
     found = ledger.lookup(DEPLOYMENT, [1, 2], [vllm, sglang], NOW)
-    assert [(item.member, item.space.engine, item.space.block_size, item.blocks, item.tokens) for item in found.holdings] == [
+    assert [
+        (item.member, item.space.engine, item.space.block_size, item.blocks, item.tokens) for item in found.holdings
+    ] == [
         ("a", "vllm", 16, 2, 32),
         ("b", "sglang", 16, 2, 32),
         ("a", "vllm", 32, 1, 32),
