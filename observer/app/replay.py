@@ -10,16 +10,18 @@ import msgspec
 
 from exporters.self_metrics import SelfMetrics
 from observer.app.judging import Judging
+from observer.app.kv import KvJudging
 from observer.app.watcher import limits_of, package_version, policy_of
 from observer.collect.recording import Event, Recording, RecordingError
 from observer.settings import Settings
 from observer.store import Store
 from router_contract.judging import Stored
+from router_contract.kv_streams import KvStreamSummary
 from router_contract.probes import MemberProbe
 from router_contract.readings import Instant, ScrapeFailed
 from router_contract.router_views import RouterView, ViewFailed
-from router_contract.targets import DeploymentKey, Target, TargetKey
-from router_contract.verdicts import DeploymentReport
+from router_contract.targets import Deployment, DeploymentKey, Target, TargetKey
+from router_contract.verdicts import Condition, DeploymentReport
 
 
 class RecordedClock:
@@ -52,7 +54,9 @@ class Replay:
         self.clock = RecordedClock()
         tally = SelfMetrics(package_version(), platform.python_version())
         self.store = Store(self.clock, policy_of(settings), limits_of(settings), tally)
-        self.judging = Judging(self.store, settings)
+        self.judging = Judging(self.store, settings, self._kv_conditions)
+        self._kv = KvJudging(self.store, settings, self.judging.ready_replicas)
+        self._streams: dict[DeploymentKey, tuple[KvStreamSummary, ...]] = {}
         self._targets: dict[TargetKey, Target] = {}
         self.events = 0
 
@@ -73,10 +77,15 @@ class Replay:
                     self.store.tell_version(probe.deployment, probe.uid, probe.version.version)
             case Event(kind="view", deployment=DeploymentKey() as key, view=RouterView() | ViewFailed() as view):
                 self.judging.on_view(key, view)
+            case Event(kind="kv", deployment=DeploymentKey() as key):
+                self._streams[key] = self._recording.streams(event)
             case Event(kind="stored", deployment=DeploymentKey() as key, stored=Stored() as stored):
                 self.judging.load(key, stored)
             case Event(target=TargetKey() as of) if of in self._targets:
                 self._take_read(self._targets[of], event)
+
+    def _kv_conditions(self, deployment: Deployment, now: Instant) -> tuple[Condition, ...]:
+        return self._kv.conditions(deployment, self._streams.get(deployment.key, ()), now)
 
     def _take_read(self, target: Target, event: Event) -> None:
         if event.kind == "body":

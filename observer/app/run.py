@@ -26,6 +26,7 @@ from observer.persist import StateFile
 from observer.settings import Configuration, SettingsError, load_files
 from observer.simulate.control import control_listener
 from observer.simulate.fleet import SimulatedFleet
+from observer.simulate.kv_fleet import publishing
 from router_contract.verdicts import DeploymentReport, TargetState
 
 _TABLE_PERIOD = 1.0
@@ -154,7 +155,7 @@ async def _demo(scenario: str | None, *, once: bool, duration: float | None, lis
     console(stderr=True).print("starting the simulated fleet …")
     async with (
         _until_stopped() as stop,
-        SimulatedFleet(clock=clock) as simulated,
+        SimulatedFleet(clock=clock, hooks=publishing(clock)) as simulated,
         _control(simulated) as control,
     ):
         if scenario is not None:

@@ -15,11 +15,14 @@ from aiohttp import web
 
 from exporters.api import Api
 from exporters.families import FAMILIES
+from exporters.kv import KvApi
+from exporters.kv_families import kv_families
 from exporters.listening import Listen, ListenError
 from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
 from exporters.server import Server
 from observer.app.judging import Judging
+from observer.app.kv import KvJudging, KvPart
 from observer.app.source import Source
 from observer.clock import Clock
 from observer.collect.api_probe import ApiProbe, ProbeOptions, engine_members
@@ -36,10 +39,12 @@ from observer.store import Store
 from observer.supervise import Supervisor
 from observer.yamldoc.quantities import parse_listen
 from router_contract.judging import Stored
+from router_contract.kv_streams import KvStreamSummary
 from router_contract.probes import MemberProbe
 from router_contract.readings import Instant, ScrapeFailed
 from router_contract.router_views import RouterView, ViewFailed
 from router_contract.targets import Component, Deployment, DeploymentKey, Target
+from router_contract.verdicts import Condition
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +107,10 @@ class Watcher:
         self._state = state
         self.tally = SelfMetrics(package_version(), platform.python_version())
         self.store = Store(clock, policy_of(settings), limits_of(settings), self.tally)
-        self.judging = Judging(self.store, settings)
+        self.kv = KvPart(self.store, clock, settings)
+        self.judging = Judging(self.store, settings, self._kv_conditions)
+        self._kv_judging = KvJudging(self.store, settings, self.judging.ready_replicas)
+        self._kv_seen: dict[DeploymentKey, tuple[KvStreamSummary, ...]] = {}
         for key, stored in state.load().items() if state is not None else ():
             self._load(key, stored)
         self._supervisor = Supervisor(clock)
@@ -156,7 +164,8 @@ class Watcher:
         )
 
     def _routes(self) -> list[web.AbstractRouteDef]:
-        return Api(self.source, Renderer(FAMILIES, self.tally.registry)).routes()
+        families = (*FAMILIES, *kv_families(self.kv))
+        return [*Api(self.source, Renderer(families, self.tally.registry)).routes(), *KvApi(self.kv).routes()]
 
     @property
     def url(self) -> str:
@@ -170,7 +179,9 @@ class Watcher:
             await self._server.start()
             stack.push_async_callback(self._server.stop)
             stack.callback(self._save_last)
+            await stack.enter_async_context(self.kv.collector)
             await stack.enter_async_context(self._supervisor)
+            self._supervisor.start("follow KV events", self.kv.collector.run)
             self._supervisor.start("measure the loop's lag", self._measure_lag)
             self._supervisor.start("judge", self._judge)
             self._stack = stack.pop_all()
@@ -191,6 +202,7 @@ class Watcher:
         await self._pool.sync(target for deployment in found for target in deployment.targets())
         await self._probe.sync(engine_members(found))
         await self._views.sync(router_members(found))
+        self.kv.sync()
         self.source.loaded = True
 
     def on_body(self, target: Target, body: Fetched, at: Instant, duration_seconds: float) -> None:
@@ -210,8 +222,17 @@ class Watcher:
         """An engine's API told something: its version decides which names are read."""
         self._record(lambda to: to.probe(probe, self._clock.now()))
         self.judging.on_probe(probe)
+        self.kv.on_probe(probe)
         if probe.version is not None:
             self.store.tell_version(probe.deployment, probe.uid, probe.version.version)
+
+    def _kv_conditions(self, deployment: Deployment, now: Instant) -> tuple[Condition, ...]:
+        """What KV events prove at a judging pass; a recording keeps what the streams were when they changed."""
+        streams = self.kv.kv_streams(deployment.key)
+        if self._kv_seen.get(deployment.key) != streams:
+            self._kv_seen[deployment.key] = streams
+            self._record(lambda to: to.kv(deployment.key, streams, now))
+        return self._kv_judging.conditions(deployment, streams, now)
 
     def on_view(self, key: DeploymentKey, view: RouterView | ViewFailed) -> None:
         """A router's view was read, or could not be."""

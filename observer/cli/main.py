@@ -8,6 +8,7 @@ from importlib.metadata import version
 import click
 
 from observer.cli.exits import EPILOG, CommandFailed, Exit
+from observer.cli.kv import kv
 from observer.cli.read import read
 from observer.cli.run import check, demo, record, replay, serve
 from observer.cli.show import get, metrics, targets
@@ -24,7 +25,7 @@ def observer() -> None:
     """
 
 
-for verb in (demo, serve, check, get, status, explain, contract, metrics, targets, record, replay, read):
+for verb in (demo, serve, check, get, status, explain, contract, metrics, targets, kv, record, replay, read):
     observer.add_command(verb)
 
 

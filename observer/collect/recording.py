@@ -19,6 +19,7 @@ from typing import IO, Any, Literal, Self
 import msgspec
 
 from router_contract.judging import Stored
+from router_contract.kv_streams import KvStreamSummary
 from router_contract.probes import MemberProbe
 from router_contract.readings import FailureKind, Instant, ScrapeFailed
 from router_contract.router_views import RouterView, ViewFailed
@@ -145,6 +146,11 @@ class Recorder:
         """A router's view was read, or could not be."""
         self._event(Event(mono=at.mono, wall=at.wall, kind="view", deployment=key, view=view))
 
+    def kv(self, key: DeploymentKey, streams: tuple[KvStreamSummary, ...], at: Instant) -> None:
+        """A deployment's KV-event streams are no longer what they were."""
+        body = self._keep(self._encode(streams))
+        self._event(Event(mono=at.mono, wall=at.wall, kind="kv", deployment=key, body=body))
+
     def stored(self, key: DeploymentKey, stored: Stored, at: Instant) -> None:
         """What judging knew of a deployment before its first pass."""
         self._event(Event(mono=at.mono, wall=at.wall, kind="stored", deployment=key, stored=stored))
@@ -254,3 +260,10 @@ class Recording:
             return msgspec.json.decode(self.body(event), type=tuple[Deployment, ...])
         except msgspec.MsgspecError as error:
             raise RecordingError(f"{self._path}: bodies/{event.body} is not a set of deployments: {error}") from error
+
+    def streams(self, event: Event) -> tuple[KvStreamSummary, ...]:
+        """The streams of a ``kv`` event."""
+        try:
+            return msgspec.json.decode(self.body(event), type=tuple[KvStreamSummary, ...])
+        except msgspec.MsgspecError as error:
+            raise RecordingError(f"{self._path}: bodies/{event.body} is not a set of streams: {error}") from error

@@ -1,0 +1,232 @@
+"""KV events joined to the rest: which publishers to follow, what their streams prove, and the source for exporters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from observer.clock import Clock
+from observer.collect.kv_collector import KvCollector, KvLimits
+from observer.collect.kv_socket import ReceiverLimits
+from observer.collect.kv_zmq import SocketLimits
+from observer.evidence import computed_tokens
+from observer.judge.attachment import CacheEvidence, LivePolicy, StoreLevel, cache_attached, kv_events_live
+from observer.judge.cache_evidence import ComputedSince, engine_account, follow_computed, follow_levels, store_levels
+from observer.measure.stream_values import StreamLimits
+from observer.settings import Settings
+from observer.store import Store
+from router_contract import kv_media
+from router_contract.kv_events import Hash
+from router_contract.kv_streams import (
+    KvIndexSummary,
+    KvLookup,
+    KvStreamSummary,
+    ReceiverSummary,
+    StreamKey,
+    StreamSource,
+)
+from router_contract.probes import MemberProbe
+from router_contract.readings import Instant
+from router_contract.targets import Component, Deployment, DeploymentKey, Member, Ready, Role, RoleKind, TargetKey
+from router_contract.verdicts import Condition, TargetReport
+
+ReadyReplicas = Callable[[DeploymentKey], int | None]
+"""How many whole replicas of a deployment were ready at the last judging pass; ``None`` is not known."""
+
+
+def limits_of(settings: Settings) -> KvLimits:
+    """The bounds that settings ask for."""
+    told = settings.kv_events
+    return KvLimits(
+        deployment_bytes=told.deployment_budget,
+        process_bytes=told.process_budget,
+        stream=StreamLimits(
+            silence=told.silent_after,
+            tail_wait=told.tail_grace,
+            replay_timeout=told.replay_timeout,
+            window=told.remembered_batches,
+            held_batches=told.live_buffer,
+        ),
+        receiver=ReceiverLimits(
+            share=told.drain_batch,
+            sockets=SocketLimits(
+                high_water_mark=told.high_water_mark,
+                max_message_bytes=told.max_message_bytes,
+                reconnect_ms=round(told.reconnect_first * 1000),
+                reconnect_max_ms=round(told.reconnect_max * 1000),
+            ),
+        ),
+    )
+
+
+class KvPart:
+    """Follows the publishers of the deployments that exist. Satisfies `exporters.kv.KvSource`."""
+
+    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+        self._store = store
+        self._clock = clock
+        self._enabled = settings.kv_events.enabled
+        self.collector = KvCollector(clock, limits_of(settings))
+        self._told: dict[tuple[DeploymentKey, str], MemberProbe] = {}
+
+    def on_probe(self, probe: MemberProbe) -> None:
+        """An engine told which publishers it has."""
+        before = self._told.get((probe.deployment, probe.uid))
+        self._told[probe.deployment, probe.uid] = probe
+        told = (before.events.sources, before.version) if before is not None and before.events is not None else None
+        if probe.events is not None and told != (probe.events.sources, probe.version):
+            self.sync()
+
+    def sync(self) -> None:
+        """Follow the publishers of the deployments that exist now."""
+        deployments = self._store.deployments()
+        alive = {(each.key, member.uid) for each in deployments for role in each.roles for member in role.members()}
+        self._told = {key: probe for key, probe in self._told.items() if key in alive}
+        self.collector.sync(self._sources(deployments) if self._enabled else ())
+
+    def _sources(self, deployments: Iterable[Deployment]) -> Iterator[StreamSource]:
+        """What the engine reports, else what the contract or the file says; never a guessed port."""
+        for deployment in deployments:
+            for role in deployment.roles:
+                for member in role.members():
+                    probe = self._told.get((deployment.key, member.uid))
+                    told = probe.events.sources if probe is not None and probe.events is not None else ()
+                    version = role.engine_version
+                    if version is None and probe is not None and probe.version is not None:
+                        version = probe.version.version
+                    for source in told or member.kv_events:
+                        yield StreamSource(
+                            key=StreamKey(deployment.key, member.uid, source.rank),
+                            member=member.name,
+                            role=role.name,
+                            source=source,
+                            engine=role.engine,
+                            version=version,
+                            model=deployment.model,
+                            seeded=kv_media.equal_hashes(role.engine, version, dict(role.environment)),
+                        )
+
+    def now(self) -> Instant:
+        """This moment."""
+        return self._clock.now()
+
+    def kv_deployments(self) -> tuple[DeploymentKey, ...]:
+        """The deployments that exist now, sorted."""
+        return self._store.keys()
+
+    def kv_streams(self, deployment: DeploymentKey | None = None) -> tuple[KvStreamSummary, ...]:
+        """Every stream, or those of one deployment, sorted by key."""
+        return self.collector.summaries(deployment)
+
+    def kv_index(self, deployment: DeploymentKey) -> KvIndexSummary:
+        """The block index of one deployment."""
+        return self.collector.index_summary(deployment)
+
+    def kv_lookup(self, deployment: DeploymentKey, hashes: Sequence[Hash], model: str | None) -> KvLookup:
+        """Who holds how long a prefix of these hashes."""
+        return self.collector.lookup(deployment, hashes, model=model)
+
+    def kv_receiver(self) -> ReceiverSummary:
+        """What waits between the sockets and the index."""
+        return self.collector.receiver_summary()
+
+
+class KvJudging:
+    """What KV streams and stores prove of each deployment. The streams are given, so that a replay judges alike."""
+
+    def __init__(self, store: Store, settings: Settings, ready: ReadyReplicas) -> None:
+        self._store = store
+        self._live = LivePolicy(silence=settings.kv_events.silent_after)
+        self._ready = ready
+        self._computed: dict[StreamKey, ComputedSince] = {}
+        self._levels: dict[DeploymentKey, tuple[StoreLevel, ...]] = {}
+
+    def conditions(
+        self, deployment: Deployment, streams: Sequence[KvStreamSummary], now: Instant
+    ) -> tuple[Condition, ...]:
+        """CacheAttached and KVEventsLive of one deployment."""
+        self._forget(deployment.key, {stream.key for stream in streams})
+        self._follow_computed(deployment, streams)
+        tokens = {key: each.tokens for key, each in self._computed.items() if key.deployment == deployment.key}
+        return (
+            cache_attached(self._cache_evidence(deployment, streams, now), now),
+            kv_events_live(streams, tokens, now, self._live),
+        )
+
+    def _forget(self, deployment: DeploymentKey, streams: set[StreamKey]) -> None:
+        alive = set(self._store.keys())
+        self._levels = {key: levels for key, levels in self._levels.items() if key in alive}
+        self._computed = {
+            key: each
+            for key, each in self._computed.items()
+            if key.deployment in alive and (key.deployment != deployment or key in streams)
+        }
+
+    def _follow_computed(self, deployment: Deployment, streams: Sequence[KvStreamSummary]) -> None:
+        ports = {
+            member.uid: member.metrics.port
+            for role in deployment.roles
+            for member in role.members()
+            if member.metrics is not None
+        }
+        for stream in streams:
+            key = stream.key
+            record = self._store.record(
+                TargetKey(deployment.key, key.member_uid, Component.ENGINE, ports.get(key.member_uid, 0))
+            )
+            total = computed_tokens(record, key.rank) if record is not None else None
+            if total is None:
+                self._computed.pop(key, None)
+            else:
+                self._computed[key] = follow_computed(self._computed.get(key), stream.counters.batches, total)
+
+    def _cache_evidence(
+        self, deployment: Deployment, streams: Sequence[KvStreamSummary], now: Instant
+    ) -> CacheEvidence:
+        if not deployment.stores:
+            return CacheEvidence(attached=False)
+        pair = {role.kind for role in deployment.roles} >= {RoleKind.PREFILL, RoleKind.DECODE}
+        accounts = tuple(
+            engine_account(report, measures_store=measures_store(role, pair=pair))
+            for role in deployment.roles
+            for member in _leaders(role)
+            if (report := self._report(deployment.key, member, Component.ENGINE, now)) is not None
+        )
+        levels: tuple[StoreLevel, ...] = ()
+        for store in deployment.stores:
+            for member in store.members:
+                report = self._report(deployment.key, member, Component.STORE, now)
+                if report is not None:
+                    before = self._levels.get(deployment.key, ())
+                    levels += follow_levels(before, member.name, store_levels(report, store.tenant), now)
+        self._levels[deployment.key] = levels
+        return CacheEvidence(
+            attached=True,
+            ready_replicas=self._ready(deployment.key),
+            accounts=accounts,
+            streams=tuple(streams),
+            store_account=levels,
+        )
+
+    def _report(self, key: DeploymentKey, member: Member, component: Component, now: Instant) -> TargetReport | None:
+        if member.metrics is None:
+            return None
+        return self._store.target_report(TargetKey(key, member.uid, component, member.metrics.port), now)
+
+
+def _leaders(role: Role) -> Iterator[Member]:
+    """The members that may be asked for their account: serving, not leaving, not known to be unready."""
+    for member in role.members():
+        if member.serves and not member.terminating and member.ready is not Ready.FALSE:
+            yield member
+
+
+def measures_store(role: Role, *, pair: bool) -> bool:
+    """Whether the role's external (vLLM) or storage (SGLang) hits are of the attached store."""
+    if pair and role.kind == RoleKind.DECODE:
+        return False
+    table = STORAGE_FLAGS.get(role.engine)
+    return table is None or any(argument.partition("=")[0] in table for argument in role.arguments)
+
+
+STORAGE_FLAGS = {"sglang": ("--hicache-storage-backend",)}
+"""Engines whose storage tier exists only with one of these arguments."""
