@@ -34,6 +34,14 @@ def _replica(replica: SimulatedReplica) -> dict[str, Any]:
     return entry | {name: True for name, flag in flags.items() if flag}
 
 
+def _arguments(role: RoleSpec) -> list[str]:
+    """What the engines of a role would have been started with, as far as it says how they are parallel."""
+    vllm = role.engine.software == "vllm"
+    tensor, data = ("--tensor-parallel-size", "--data-parallel-size") if vllm else ("--tp-size", "--dp-size")
+    degrees = [tensor, str(max(role.engine.tp_size, role.size)), data, str(role.engine.dp_size)]
+    return [*degrees, "--nnodes", str(role.size)] if role.size > 1 else degrees
+
+
 def _role(deployment: SimulatedDeployment, role: RoleSpec) -> dict[str, Any]:
     replicas = sorted(
         (replica for replica in deployment.replicas if replica.role.name == role.name),
@@ -44,6 +52,7 @@ def _role(deployment: SimulatedDeployment, role: RoleSpec) -> dict[str, Any]:
         "kind": str(role.kind),
         "engine": {"name": role.engine.software, "version": role.engine.shown_version},
         "desired": role.replicas,
+        "arguments": _arguments(role),
         "replicas": [_replica(replica) for replica in replicas],
     }
     return entry | {"size": role.size} if role.size > 1 else entry
