@@ -42,6 +42,21 @@ CASES: dict[str, tuple[BaseException, FailureKind, str]] = {
     "no descriptor": (connector(errno.EMFILE), FailureKind.UNREACHABLE, "limit of open files"),
     "forbidden": (connector(errno.EPERM), FailureKind.UNREACHABLE, "policy or firewall"),
     "timed out by the kernel": (connector(errno.ETIMEDOUT), FailureKind.TIMEOUT, "timed out"),
+    "uvloop: gone while connecting": (
+        RuntimeError("closed Transport handle and unset waiter"),
+        FailureKind.UNREACHABLE,
+        "engine:8000: the connection was lost while it was being made",
+    ),
+    "uvloop: handle closed while connecting": (
+        RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed"),
+        FailureKind.UNREACHABLE,
+        "lost while it was being made",
+    ),
+    "uvloop: descriptor not free yet": (
+        RuntimeError("File descriptor 7 is used by transport <TCPTransport>"),
+        FailureKind.UNREACHABLE,
+        "lost while it was being made",
+    ),
     "unknown number": (connector(errno.ENOTSOCK), FailureKind.UNREACHABLE, "engine:8000"),
     "reset before an answer": (
         aiohttp.ClientOSError(errno.ECONNRESET, "reset"),
@@ -103,6 +118,14 @@ def test_each_error_has_one_kind_and_names_the_place(error: BaseException, kind:
 @pytest.mark.parametrize("error", [ValueError("x"), KeyError("x"), RuntimeError("x")])
 def test_a_bug_is_no_failure_of_the_target(error: Exception) -> None:
     assert classify(error, Progress(), ADDRESS) is None
+
+
+def test_a_handle_that_uvloop_closed_after_the_connection_is_truncated() -> None:
+    progress = Progress()
+    progress.connected = True
+    found = classify(RuntimeError("unable to perform operation; the handler is closed"), progress, ADDRESS)
+    assert found is not None
+    assert found.kind is FailureKind.TRUNCATED
 
 
 def test_a_reset_after_the_answer_began_is_truncated_with_its_bytes() -> None:
