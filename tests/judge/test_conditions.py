@@ -10,6 +10,7 @@ from observer.judge.conditions import OURS, USERS
 from observer.judge.conditions_cluster import domain_registered, elastic_resize, quota_reserved, weights_ready
 from observer.judge.conditions_ours import metrics_fresh, operator_current
 from observer.judge.conditions_serving import kv_events_publishing, replicas_up_to_date, role_kinds_ready, router_ready
+from observer.judge.judgement import with_verdicts
 from router_contract.judging import TargetFreshness
 from router_contract.platform_facts import (
     BindingFact,
@@ -19,13 +20,14 @@ from router_contract.platform_facts import (
     PublisherFact,
     RolloutFact,
     RouterObjectsFact,
+    ScalerFact,
     SourceFault,
     WeightsFact,
     WorkloadFact,
 )
 from router_contract.status import Endpoints, RoleStatus, Serving, ServingState
 from router_contract.targets import KvEventSource, Member, Ready
-from router_contract.verdicts import Condition, Provenance, Status
+from router_contract.verdicts import Condition, DeploymentReport, Provenance, Status
 from tests.judge.build import (
     GPUSTACK,
     NOW,
@@ -246,6 +248,26 @@ def test_elastic_resize(target, elastic, expected):
 )
 def test_replicas_up_to_date(rollout, expected):
     assert said(replicas_up_to_date(inputs(facts=facts(rollout=rollout)))) == expected
+
+
+def test_held_by_cache_says_what_would_wait():
+    held = RolloutFact(desired=2, accounted=2, current=0, held_by="cache", outdated_roles=("r",))
+    message = replicas_up_to_date(inputs(facts=facts(rollout=held))).message
+    assert message == "an edit would wait on the cache: r"
+
+
+def test_a_render_refusal_leaves_the_rest_computed():
+    judged = run(inputs(ROUTED, facts=facts(router_objects=RouterObjectsFact(render_error="ports differ")), views=()))
+    assert answer(judged, "RouterReady") == "False/RenderFailed"
+    assert answer(judged, "RoleKindsReady") == "True/AllKindsReady"
+    assert (judged.phase.value, judged.phase_message, judged.roles[0].ready) == ("Degraded", "ports differ", 1)
+
+
+def test_scaler_annotations_are_shown():
+    given = inputs(facts=facts(scaler=ScalerFact(binding="scaler-a", decision="d7")))
+    report = with_verdicts(DeploymentReport(deployment=given.deployment, at=NOW), given, run(given))
+    assert report.scaler == ScalerFact(binding="scaler-a", decision="d7")
+    assert report.role_status[0].desired == 1
 
 
 def kinds(*pairs):
