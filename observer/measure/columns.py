@@ -57,8 +57,14 @@ class Columns:
         self.width = len(numbers)
         self.begins = np.array(self.starts[:-1], np.int64)
         self.column_family = np.repeat(np.array(self.families, np.int64), np.diff(self.starts))
-        self._sum = _Sum(numbers, scales)
+        firsts = [plan.starts[each.family] for each in self.series for _ in range(self._width(each))]
+        self._sum = _Sum(numbers, firsts, scales)
         self._checks = _Checks(plan)
+
+    @staticmethod
+    def _width(each: PlanSeries) -> int:
+        """How many columns a series has."""
+        return 1 if each.spread is None else len(each.spread.buckets) + bool(each.spread.sums)
 
     def read(self, values: Floats) -> Floats:
         """The cumulative vector of a body's row values."""
@@ -92,8 +98,9 @@ class Columns:
 class _Sum:
     """Rows to numbers: the largest of each set of copies, then the sum of the sets, then the scale."""
 
-    def __init__(self, numbers: list[Sets], scales: list[float]) -> None:
-        self._rows = np.array([row for sets in numbers for copies in sets for row in copies], np.int64)
+    def __init__(self, numbers: list[Sets], firsts: list[int], scales: list[float]) -> None:
+        placed = zip(numbers, firsts, strict=True)
+        self._rows = np.array([first + row for sets, first in placed for copies in sets for row in copies], np.int64)
         copies = [len(copies) for sets in numbers for copies in sets]
         parts = [len(sets) for sets in numbers]
         self._copies = _begins(copies) if any(length > 1 for length in copies) else None
@@ -113,10 +120,19 @@ class _Checks:
     """What must hold between rows, as index arrays: counts do not fall, ``+Inf`` is the count, copies are equal."""
 
     def __init__(self, plan: Plan) -> None:
-        pairs = [(*pair, each) for each in plan.checks for pair in zip(each.buckets, each.buckets[1:], strict=False)]
-        ends = [(each.buckets[-1], each.count, each) for each in plan.checks if each.buckets and each.count >= 0]
-        firsts = [(row, each) for each in plan.checks for row in (*each.buckets[:1], each.count) if row >= 0]
-        sums = [(each.total, each) for each in plan.checks if each.total >= 0]
+        placed = [(plan.starts[each.family], each) for each in plan.checks]
+        pairs = [
+            (first + low, first + high, each)
+            for first, each in placed
+            for low, high in zip(each.buckets, each.buckets[1:], strict=False)
+        ]
+        ends = [
+            (first + each.buckets[-1], first + each.count, each)
+            for first, each in placed
+            if min(each.count, len(each.buckets) - 1) >= 0
+        ]
+        firsts = [(first + row, each) for first, each in placed for row in (*each.buckets[:1], each.count) if row >= 0]
+        sums = [(first + each.total, each) for first, each in placed if each.total >= 0]
         self._rising = [(each.family, "bucket counts fall") for *_, each in pairs]
         self._equal = [(each.family, "the +Inf bucket is not the count") for *_, each in ends]
         self._positive = [(each.family, "a count is negative or not a number") for _, each in firsts]
@@ -125,7 +141,7 @@ class _Checks:
         self._last, self._count = _column(ends, 0), _column(ends, 1)
         self._first, self._total = _column(firsts, 0), _column(sums, 0)
         self._copy_families = [family for family, _ in plan.copies]
-        self._copy_rows = np.array([row for _, rows in plan.copies for row in rows], np.int64)
+        self._copy_rows = np.array([plan.starts[name] + row for name, rows in plan.copies for row in rows], np.int64)
         self._copy_starts = _begins([len(rows) for _, rows in plan.copies])
 
     def torn(self, values: Floats) -> dict[str, str]:

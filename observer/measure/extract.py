@@ -16,7 +16,7 @@ from observer.measure.columns import Columns
 from observer.measure.exposition import Family, Limits, NotRead, Reader, Shape
 from observer.measure.layout import Floats
 from observer.measure.lines import ProblemKind
-from observer.measure.plan import OurLabels, Plan, PlanSeries, Sets, fold
+from observer.measure.plan import OurLabels, Plan, PlanSeries, fold
 from observer.measure.planner import Planner, wanted_families
 from router_contract.readings import FailureKind, Histogram, MissingCode, Problem, Series
 from router_contract.signals import SIGNALS, Combine, Kind, Signal
@@ -128,13 +128,11 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def _numbers(self, each: PlanSeries) -> list[float]:
         """One number for each set of copies, sentinels left out, unscaled."""
-        return [max(rows) for rows in self._sets(each.sets, each.sentinels)]
-
-    def _sets(self, sets: Sets, sentinels: tuple[float, ...]) -> list[list[float]]:
-        values = [[float(self.values[row]) for row in copies] for copies in sets]
-        kept = [[value for value in copies if value not in sentinels] for copies in values]
+        first = self.plan.starts[each.family]
+        values = [[float(self.values[first + row]) for row in copies] for copies in each.sets]
+        kept = [[value for value in copies if value not in each.sentinels] for copies in values]
         # A NaN among copies must not hide: max() would keep or lose it by its place.
-        return [[math.nan] if any(map(math.isnan, copies)) else copies for copies in kept if copies]
+        return [math.nan if any(map(math.isnan, copies)) else max(copies) for copies in kept if copies]
 
     def _make(self, each: PlanSeries) -> Series | None:
         if each.family in self.torn:

@@ -15,7 +15,8 @@ from router_contract.vocabulary import Term
 
 OurLabels = tuple[tuple[str, str], ...]
 Sets = tuple[tuple[int, ...], ...]
-"""Rows of one number: the outer tuple combines by the signal's rule, each inner one holds copies (largest counts)."""
+"""Rows of one number, counted from the first of its family: the outer tuple combines by the signal's rule, each inner
+one holds copies (the largest counts)."""
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -50,7 +51,9 @@ class PlanSeries(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One wire histogram to check in every body: rows of its buckets by bound, of its count and its sum (or -1)."""
+    """One wire histogram to check in every body: rows of its buckets by bound, of its count and its sum (or -1), counted
+    from the first of its family.
+    """
 
     family: str
     buckets: tuple[int, ...]
@@ -62,11 +65,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What one shape gives: its series by signal, histograms to check, copies that should agree, and what is missing.
 
     ``terms`` holds every signal that the version can have; one without series is in ``absent`` or ``unreadable``.
-    ``planner`` is who made it.
+    ``starts`` are the first rows of the families. ``planner`` is who made it.
     """
 
     planner: object
     series: dict[str, tuple[PlanSeries, ...]]
+    starts: dict[str, int]
     checks: tuple[Check, ...]
     copies: tuple[tuple[str, tuple[int, ...]], ...]
     absent: frozenset[str]

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 
 from observer.measure.plan import Check, OurLabels, Sets, Spread
-from observer.measure.shape import Family, SampleKey
+from observer.measure.shape import SampleKey
 from router_contract.vocabulary import Labels
 
 Members = list[tuple[int, SampleKey]]
@@ -48,7 +48,7 @@ def copies_of(members: Members, labels: Labels) -> tuple[Sets, list[tuple[int, .
 class Assembly:
     """One of our histograms in the making."""
 
-    def __init__(self, family: Family, scale: float, labels: Labels) -> None:
+    def __init__(self, family: str, scale: float, labels: Labels) -> None:
         self.family, self.scale, self.labels = family, scale, labels
         self.checks: list[Check] = []
         self.copies: list[tuple[int, ...]] = []
@@ -70,7 +70,7 @@ class Assembly:
         buckets: dict[float, tuple[int, SampleKey]] = {}
         count = total = -1
         for row, key in wire:
-            suffix = key.name[len(self.family.name) :]
+            suffix = key.name[len(self.family) :]
             if suffix == "_bucket":
                 text = dict(key.labels).get("le", "")
                 bound = number_in(text, infinite=True)
@@ -90,7 +90,7 @@ class Assembly:
             self._buckets[bound].append(buckets[bound])
         self._bounds.add(bounds)
         self._wires += 1
-        self.checks.append(Check(self.family.name, tuple(buckets[bound][0] for bound in bounds), count, total))
+        self.checks.append(Check(self.family, tuple(buckets[bound][0] for bound in bounds), count, total))
 
     def spread(self) -> tuple[Spread, int]:
         """The rows, and how many wire histograms they come from. Raises `Torn` where their bounds differ."""

@@ -9,6 +9,7 @@ import pytest
 from observer.measure.exposition import Limits
 from observer.measure.extract import Extractor, Frame, Unreadable, combine
 from observer.measure.lines import ProblemKind
+from observer.measure.parts import _Work
 from router_contract.catalog import TABLES
 from router_contract.readings import FailureKind, MissingCode, Series
 from router_contract.signals import SIGNALS
@@ -350,3 +351,27 @@ def test_a_recording_tells_what_it_told(place, component, name, signal, expected
     else:
         without_model = {tuple(t for n, t in s.labels if n != "model"): s.value for s in frame.series(signal)}
         assert without_model == expected
+
+
+def test_a_changed_family_costs_only_itself(monkeypatch):
+    extractor = Extractor(TABLE)
+    body = TTFT + histogram("toy:ttft_seconds", {"1": 1, "+Inf": 3}, 2.5) + g("toy:running", '{p="1"} 1')
+    before = extractor.read(body)
+    made = []
+    work = "observer.measure.parts._Work.series"
+    original = _Work.series
+    monkeypatch.setattr(work, lambda self, term, facts: made.append(facts.name) or original(self, term, facts))
+    after = extractor.read(g("toy:running", '{p="1"} 1', '{p="2"} 4') + body[: body.index(b"# TYPE toy:running")])
+    assert made == ["toy:running"]
+    assert after.plan is not before.plan
+    assert values(after, "requests-running") == {(): 5.0}
+    assert after.series("time-to-first-token") == before.series("time-to-first-token")
+
+
+def test_parts_remembered_are_bounded(monkeypatch):
+    monkeypatch.setattr("observer.measure.parts._KEPT", 3)
+    extractor = Extractor(TABLE)
+    for number in range(20):
+        frame = extractor.read(g("toy:running", f'{{engine="{number}"}} {number}'))
+        assert values(frame, "requests-running") == {(str(number),): float(number)}
+    assert len(extractor._planner._parts._facts) <= 3
