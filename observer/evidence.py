@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from observer import fleet
 from observer.fleet import Record
+from observer.measure.extract import Frame
 from router_contract import router_series
 from router_contract.judging import MemberEvidence, RankEvidence, TargetFreshness
 from router_contract.probes import MemberProbe
@@ -85,24 +86,32 @@ def ranks(record: Record, before: MemberEvidence | None) -> tuple[RankEvidence, 
     frame, table = record.frame, record.vocabulary
     if frame is None or table is None or record.read_at is None:
         return ()
-    work: dict[str, float] = {}
-    for signal in LOAD:
-        for series in frame.series(signal):
-            rank = dict(series.labels).get("rank", "0")
-            work[rank] = work.get(rank, 0.0) + series.value
+    work = _work(frame)
     moved = _moved(record, table)
     earlier = {each.rank: each for each in before.ranks} if before is not None else {}
     first = record.chain.first_at
+    watched = {rank: _watched(earlier.get(rank), first, record) for rank in {*work, *moved}}
     return tuple(
         RankEvidence(
             rank=rank,
             work=work.get(rank),
             work_since=_work_since(work.get(rank), earlier.get(rank), record.read_at),
-            moved_at=_instant(moved.get(rank), record.read_at),
-            watched_since=_watched(earlier.get(rank), first, record),
+            moved_at=_since(watched[rank], _instant(moved.get(rank), record.read_at)),
+            watched_since=watched[rank],
         )
-        for rank in sorted({*work, *moved})
+        for rank in sorted(watched)
     )
+
+
+def _work(frame: Frame) -> dict[str, float | None]:
+    """Running plus waiting requests of each rank. A part that was not read is not 0: then only more than 0 is known."""
+    parts: dict[str, dict[str, float]] = {}
+    for signal in LOAD:
+        for series in frame.series(signal):
+            of = parts.setdefault(dict(series.labels).get("rank", "0"), {})
+            of[signal] = of.get(signal, 0.0) + series.value
+    totals = {rank: (sum(of.values()), len(of) == len(LOAD)) for rank, of in parts.items()}
+    return {rank: total if whole or total > 0 else None for rank, (total, whole) in totals.items()}
 
 
 def _watched(before: RankEvidence | None, first: Instant | None, record: Record) -> Instant | None:
@@ -110,6 +119,11 @@ def _watched(before: RankEvidence | None, first: Instant | None, record: Record)
     if before is not None and before.watched_since is not None:
         return before.watched_since
     return record.read_at if record.chain.resets else first
+
+
+def _since(watched: Instant | None, moved: Instant | None) -> Instant | None:
+    """A movement of this life: what moved before it was watched moved in another one and proves nothing of this."""
+    return None if moved is None or watched is None or moved.mono < watched.mono else moved
 
 
 def _work_since(work: float | None, before: RankEvidence | None, at: Instant) -> Instant | None:

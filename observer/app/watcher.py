@@ -197,6 +197,7 @@ class Watcher:
         found, now = tuple(deployments), self._clock.now()
         self._record(lambda to: to.fleet(found, now))
         self.store.set_deployments(found, now)
+        self._kv_seen = {key: self._kv_seen[key] for key in self.store.keys() if key in self._kv_seen}
         self.source.watching_since = self.source.watching_since or now
         self._told.set()
         await self._pool.sync(target for deployment in found for target in deployment.targets())
@@ -269,8 +270,9 @@ class Watcher:
             await asyncio.sleep(self._settings.judging.period)
 
     def _pass(self, now: Instant) -> None:
-        self._record(lambda to: to.judged(now))
         self.judging.judge_all(now)
+        # After it: what a pass was the first to see of KV streams is recorded by then, and a replay judges with it.
+        self._record(lambda to: to.judged(now))
 
     def _save_last(self) -> None:
         """What the last pass found, once nothing runs any more."""
