@@ -69,7 +69,8 @@ def status(made: Json, *, wide: bool = False, width: int | None = None) -> Parts
     parts += _filled(CONDITIONS, (_condition(item, made) for item in told["conditions"] if wide or _seen(item)), width)
     hidden = sum(not _seen(item) for item in told["conditions"])
     if hidden and not wide:
-        parts.append(Text(f"{hidden} conditions cannot be observed from here (-o wide names them)", "dim"))
+        counted = "1 condition" if hidden == 1 else f"{hidden} conditions"
+        parts.append(Text(f"{counted} cannot be observed from here (-o wide names them)", "dim"))
     parts += _filled(GROUPS, (row for role in told["roles"] for row in _groups(role, made)), width)
     parts += _filled(VIEWS, (row for view in told["routerViews"] for row in _view(view)), width)
     parts += _retirement(told.get("retirement"))
