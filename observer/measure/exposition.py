@@ -20,10 +20,12 @@ from router_contract.readings import FailureKind
 _BOM = b"\xef\xbb\xbf"
 _BINARY = (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff", b"PK\x03\x04", b"\x28\xb5\x2f\xfd")
 _TRIED = 2
+_LAYOUT_BYTES = 32 << 20
+_LAYOUT_LINES = 50_000
 
 
 class Reader:
-    """Reads bodies of one kind of program. It keeps layouts (at most ``layouts``) and nothing of any target.
+    """Reads bodies of one kind of program. It keeps layouts (at most ``layouts``, and bytes) and nothing of any target.
 
     ``wanted`` are exact family names as on the wire. One task owns a reader: it is not safe for threads.
     """
@@ -50,6 +52,9 @@ class Reader:
         if not closed:
             body += b"\n"
         starts = line_starts(body)
+        if len(starts) > self.limits.lines + 1:
+            detail = f"{len(starts) - 1} lines, at most {self.limits.lines}"
+            return NotRead(kind=FailureKind.TOO_LARGE, detail=detail)
         if closed:
             reading = self._by_layout(body, starts, hint, openmetrics=openmetrics)
             if reading is not None:
@@ -109,7 +114,7 @@ class Reader:
             stamps = [stamp for rows in good.values() for stamp in rows.stamps or [None] * len(rows.values)]
             timestamps = np.array([np.nan if stamp is None else stamp for stamp in stamps], np.float64)
             return Reading(shape=shape, values=values, timestamps=timestamps)
-        if closed and self._most and _repeats(scan, good):
+        if closed and self._most and len(scan.lines) <= _LAYOUT_LINES and _repeats(scan, good):
             shape = self._keep(scan, good, shape)
         return Reading(shape=shape, values=values)
 
@@ -120,6 +125,8 @@ class Reader:
         kept = Shape(**{name: getattr(shape, name) for name in shape.__struct_fields__} | {"layout": layout})
         self._shapes.insert(0, kept)
         del self._shapes[self._most :]
+        while self.layout_bytes > _LAYOUT_BYTES and len(self._shapes) > 1:
+            self._shapes.pop()
         return kept
 
 

@@ -121,7 +121,10 @@ def _common(one: bytes, other: bytes) -> int:
 
 
 class Layout:
-    """What the lines of one body begin with. Built once, shared by every target whose bodies have it."""
+    """What the lines of one body begin with. Built once, shared by every target whose bodies have it.
+
+    ``nbytes`` are the bytes that it keeps alive, roughly.
+    """
 
     def __init__(
         self,
@@ -150,6 +153,8 @@ class Layout:
         self._edges = np.array([edge for run in runs for edge in run], np.int64)
         self._prefixes = tuple(prefixes)
         self._removed = sum(map(len, prefixes))
+        texts = self._removed + sum(map(len, self._texts)) + 41 * (len(prefixes) + len(self._texts))
+        self.nbytes = texts + 33 * len(self._checked) + 8 * (len(self._fixed) + len(self._edges))
 
     def _set_windows(self, proved: list[tuple[int, int, Window]]) -> None:
         lengths = np.array([last - first for first, last, _ in proved], np.int64)
@@ -159,12 +164,6 @@ class Layout:
         self._words = np.repeat(np.array([window[1] for _, _, window in proved], np.uint64), lengths)
         self._masks = np.repeat(np.array([window[2] for _, _, window in proved], np.uint64), lengths)
         self._first = np.repeat(np.array([window[3] for _, _, window in proved], np.uint8), lengths)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that this layout keeps alive, roughly."""
-        texts = sum(len(text) + 33 for text in (*self._texts, *self._prefixes))
-        return texts + 26 * len(self._checked) + 8 * (len(self._fixed) + len(self._edges))
 
     def read(self, body: bytes, starts: Indices, family_bytes: int, line_bytes: int) -> Floats | None:
         """The values of all wanted rows, float64 in file order, or ``None`` when the body is not proved to fit."""

@@ -213,6 +213,8 @@ class Scan:
 
     def _take(self, family: str, first: int, block: list[bytes]) -> bool:
         """Take a segment as samples of one family; False, and nothing taken, where a closer look is needed."""
+        if len(block) > self.memory.limits.family_series:
+            return False
         try:
             rows = Rows.read(family, block, first, self.memory.structures)
         except LineError:
@@ -229,6 +231,10 @@ class Scan:
             self._owner = None
             return
         try:
+            if last - first > self.memory.limits.family_series:
+                # An explosion is not read to be counted.
+                detail = f"{last - first} series, at most {self.memory.limits.family_series}"
+                raise LineError(ProblemKind.TOO_LARGE, detail, first)
             rows = Rows.read(family, self.lines[first:last], first, self.memory.structures)
         except LineError as error:
             rows = Rows()

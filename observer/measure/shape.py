@@ -10,9 +10,10 @@ from router_contract.readings import FailureKind, Problem
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of one body. ``body_bytes`` costs the whole read, every other the family that passes it."""
+    """Bounds of one body. ``body_bytes`` and ``lines`` cost the whole read, every other the family that passes it."""
 
     body_bytes: int = 16 << 20
+    lines: int = 200_000
     family_bytes: int = 1 << 20
     line_bytes: int = 64 << 10
     family_series: int = 20_000

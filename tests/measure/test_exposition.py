@@ -200,6 +200,7 @@ NOT_EXPOSITIONS = [
     ("UTF-16", "# TYPE up gauge\nup 1\n".encode("utf-16"), FailureKind.BAD_ENCODING),
     ("a NUL", b"up 1\n\0\n", FailureKind.BAD_ENCODING),
     ("too large", b"up 1\n" * 100, FailureKind.TOO_LARGE),
+    ("too many short lines", b"a 1\n" * 60, FailureKind.TOO_LARGE),
 ]
 
 
@@ -207,7 +208,7 @@ NOT_EXPOSITIONS = [
     ("body", "kind"), [row[1:] for row in NOT_EXPOSITIONS], ids=[row[0] for row in NOT_EXPOSITIONS]
 )
 def test_a_body_that_is_no_exposition_says_what_it_is(body, kind):
-    result = Reader(["up"], limits=Limits(body_bytes=450)).read(body)
+    result = Reader(["up"], limits=Limits(body_bytes=450, lines=50)).read(body)
     assert isinstance(result, NotRead)
     assert result.kind is kind
     assert result.detail
@@ -364,6 +365,16 @@ BROKEN = [
     (
         "too many series",
         b"b 1\n" + b"".join(b'a{x="%d"} 1\n' % n for n in range(30)),
+        ["a", "b"],
+        ("a", "TooLarge", 2),
+        ["b"],
+    ),
+    (
+        "too many series in two runs",
+        b"b 1\n"
+        + b"".join(b'a{x="%d"} 1\n' % n for n in range(15))
+        + b"# so\n"
+        + b"".join(b'a{y="%d"} 1\n' % n for n in range(15)),
         ["a", "b"],
         ("a", "TooLarge", 2),
         ["b"],

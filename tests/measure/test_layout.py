@@ -232,6 +232,18 @@ def test_layouts_are_shared_and_bounded():
     assert reader.read(bodies[1], hint=shapes[1]).shape is shapes[1]
 
 
+def test_layouts_are_bounded_by_their_bytes_and_large_bodies_have_none(monkeypatch):
+    bodies = [b"".join(b'a{x="%d"} 1\n' % n for n in range(size)) for size in (10, 11, 12)]
+    monkeypatch.setattr("observer.measure.exposition._LAYOUT_BYTES", 1200)
+    reader = Reader(["a"])
+    for body in bodies:
+        reader.read(body)
+    assert 0 < reader.layout_bytes <= 1200
+    monkeypatch.setattr("observer.measure.exposition._LAYOUT_LINES", 11)
+    reader = Reader(["a"])
+    assert [reader.read(body).shape.layout is None for body in bodies] == [False, False, True]
+
+
 def test_many_layouts_with_equal_line_counts_fall_back_to_the_hint():
     reader = Reader(["a"])
     bodies = [b'a{pid="%d"} 1\n' % pid for pid in range(8)]
