@@ -63,8 +63,9 @@ def store(clock: HandClock | None = None, tally: Scores | None = None, policy: P
 
 
 def member(name: str, port: int = 8000, **more: Any) -> Member:
-    address = Address(host=more.pop("host", "10.0.0.1"), port=port)
-    return Member(**({"uid": f"uid-{name}", "name": name, "metrics": address, "api": address} | more))
+    host = more.pop("host", "10.0.0.1")
+    address = Address(host=host, port=port)
+    return Member(**({"uid": f"uid-{name}", "name": name, "host": host, "metrics": address, "api": address} | more))
 
 
 def deployment(*names: str, software: str = "vllm", **more: Any) -> Deployment:
