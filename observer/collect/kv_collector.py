@@ -170,24 +170,25 @@ class KvCollector:
     async def run(self) -> None:
         """Apply what arrives until `stop`. Raises ``RuntimeError`` when the receiving thread ended by itself."""
         loop = asyncio.get_running_loop()
-        tick_due = loop.time()
-        while not self._stopping:
-            timer = loop.call_later(max(tick_due - loop.time(), 0), self._woken.set)
-            try:
+        tick_due = loop.time() + self._limits.tick
+        timer = loop.call_at(tick_due, self._woken.set)
+        try:
+            while not self._stopping:
                 await self._woken.wait()
-            finally:
-                timer.cancel()
-            self._woken.clear()
-            while (lot := self._receiver.take()) is not None:
-                await self._apply(lot)
-            if loop.time() >= tick_due:
-                tick_due = loop.time() + self._limits.tick
-                await self._tick()
-            if self._ledger.clean(_CLEAN_ENTRIES):
-                self._woken.set()
-                await asyncio.sleep(0)
-            if not self._receiver.alive and not self._stopping:
-                raise RuntimeError("the KV receiving thread ended by itself")
+                self._woken.clear()
+                while (lot := self._receiver.take()) is not None:
+                    await self._apply(lot)
+                if loop.time() >= tick_due:
+                    await self._tick()
+                    tick_due = loop.time() + self._limits.tick
+                    timer = loop.call_at(tick_due, self._woken.set)
+                if self._ledger.clean(_CLEAN_ENTRIES):
+                    self._woken.set()
+                    await asyncio.sleep(0)
+                if not self._receiver.alive and not self._stopping:
+                    raise RuntimeError("the KV receiving thread ended by itself")
+        finally:
+            timer.cancel()
 
     async def _tick(self) -> None:
         now = self._clock.now()

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from functools import reduce
-from itertools import repeat
-from operator import and_
 from typing import Literal
 
 from router_contract.kv_events import Hash
@@ -42,11 +39,12 @@ class Plane:
         return number & 0xFFFFFFFFFFFFFFFF
 
     def keys(self, values: Sequence[Hash]) -> Sequence[int]:
-        """The dictionary keys of many hashes."""
+        """The dictionary keys of many hashes; the very same objects where they are integers of the right range."""
         try:
-            return array(self.typecode, values)  # type: ignore[arg-type]  # bytes raise TypeError: see below
+            array(self.typecode, values)  # type: ignore[arg-type]  # bytes raise TypeError: see below
         except (TypeError, OverflowError):
             return [self.key(value) for value in values]
+        return values  # type: ignore[return-value]  # just proven integers
 
 
 class Hold:
@@ -99,14 +97,15 @@ def scan_prefixes(tables: Sequence[dict[int, int]], keys: Sequence[int], alive: 
     """(length, bits of the holders whose prefix ends there), shortest first; whole chunks are tested at once."""
     ends = []
     position = 0
-    get: Callable[[int, int], int] = tables[0].get if len(tables) == 1 else _union(tables)
+    get: Callable[[int], int | None] = tables[0].get if len(tables) == 1 else _union(tables)
     while alive and position < len(keys):
-        chunk = keys[position : position + _CHUNK]
-        if reduce(and_, map(get, chunk, repeat(0)), alive) == alive:
-            position += len(chunk)
+        masks = list(map(get, keys[position : position + _CHUNK]))
+        first = masks[0]
+        if first is not None and first & alive == alive and masks.count(first) == len(masks):
+            position += len(masks)
             continue
-        for key in chunk:
-            left = get(key, 0) & alive
+        for mask in masks:
+            left = alive & mask if mask is not None else 0
             if left != alive:
                 ends.append((position, alive ^ left))
                 alive = left
@@ -118,9 +117,9 @@ def scan_prefixes(tables: Sequence[dict[int, int]], keys: Sequence[int], alive: 
     return ends
 
 
-def _union(tables: Sequence[dict[int, int]]) -> Callable[[int, int], int]:
-    def get(key: int, default: int) -> int:
-        mask = default
+def _union(tables: Sequence[dict[int, int]]) -> Callable[[int], int]:
+    def get(key: int) -> int:
+        mask = 0
         for table in tables:
             mask |= table.get(key, 0)
         return mask
