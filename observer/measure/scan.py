@@ -40,7 +40,6 @@ class Heading(msgspec.Struct, frozen=True):
 
     family: str
     wanted: bool
-    name: bytes
     passed: bytes
 
 
@@ -113,7 +112,7 @@ class Memory:
         name = family.encode()
         wanted = family in self.wanted
         apart = not wanted and not self.names.touches(name)
-        return Heading(family, wanted, name, name if apart else name + b"{")
+        return Heading(family, wanted, name if apart else name + b"{")
 
 
 class Scan:
@@ -169,7 +168,7 @@ class Scan:
         block, heading = self.lines[first:last], self._heading
         if heading is not None:
             if heading.wanted:
-                if all(map(bytes.startswith, block, repeat(heading.name))) and self._take(heading.family, first, block):
+                if self._take(heading.family, first, block):
                     return
             elif all(map(bytes.startswith, block, repeat(heading.passed))):
                 self.gaps.append((first, last, heading.passed))
