@@ -46,6 +46,7 @@ def member_evidence(
         failed_at=failure.at if failure is not None and current else None,
         failure=FailureKind(failure.kind) if failure is not None and current else None,
         failure_detail=failure.detail if failure is not None and current else "",
+        failing_since=_failing_since(record, before) if current else None,
         health_at=health.at if health is not None and health.healthy else None,
         unhealthy_at=health.at if health is not None and not health.healthy else None,
         listed_model=_listed(listed.models, model) if listed is not None else None,
@@ -55,6 +56,14 @@ def member_evidence(
         attempt=None if member.restarts is None else member.restarts + 1,
         families=tuple(sorted(record.frame.shape.types)) if record.frame is not None else None,
     )
+
+
+def _failing_since(record: Record, before: MemberEvidence | None) -> Instant | None:
+    """Since when reads fail as the last one did: from the pass before, unless this is the first failure of its kind."""
+    if record.failure is None:
+        return None
+    same = before is not None and before.failure == record.failure.kind and record.consecutive > 1
+    return before.failing_since if same and before is not None else record.failure.at
 
 
 def _listed(models: tuple[str, ...], model: str | None) -> bool:

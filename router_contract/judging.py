@@ -59,7 +59,7 @@ class MemberEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen of one member. Every field left out means that nobody looked.
 
     ``incarnation`` changes with the container. ``answered_at`` is the last good scrape of this incarnation,
-    ``failed_at``/``failure`` the last failed one; ``health_at`` is our own last good ``GET /health`` and
+    ``failed_at``/``failure`` the last failed one and ``failing_since`` the first of its kind without another in between; ``health_at`` is our own last good ``GET /health`` and
     ``unhealthy_at`` the last one that was answered badly. ``listed_model`` is whether the model was listed at
     ``listed_at``. ``attempt`` counts start-ups from 1; ``startup_budget`` and ``started_at`` (wall) are in seconds.
     ``families`` are the wire names of its last good scrape; ``events_dialable`` whether its KV-event socket answered.
@@ -85,6 +85,7 @@ class MemberEvidence(msgspec.Struct, frozen=True, kw_only=True):
     drain: tuple[DrainRead, ...] = ()
     families: tuple[str, ...] | None = None
     events_dialable: bool | None = None
+    failing_since: Instant | None = None
 
 
 class ProofMember(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,8 +69,22 @@ def test_a_failure_counts_until_the_next_good_read() -> None:
     assert (found.answered_at, found.failed_at, found.failure, found.failure_detail) == (at(10.0), None, None, "")
 
 
-def failure(seconds: float) -> ScrapeFailed:
-    return ScrapeFailed(target=target(ONE, "a").key, at=at(seconds), kind=FailureKind.REFUSED, detail="gone")
+def failure(seconds: float, kind: FailureKind = FailureKind.REFUSED) -> ScrapeFailed:
+    return ScrapeFailed(target=target(ONE, "a").key, at=at(seconds), kind=kind, detail="gone")
+
+
+def test_since_when_reads_fail_in_one_way() -> None:
+    kept, found, since = filled((1.0, body())), None, []
+    for seconds, kind in ((5.0, "Refused"), (10.0, "Refused"), (15.0, "Timeout"), (20.0, "Timeout")):
+        kept.on_failure(target(ONE, "a"), failure(seconds, FailureKind(kind)))
+        found = seen(kept, ONE, found)
+        since.append(found.failing_since)
+    assert since == [at(5.0), at(5.0), at(15.0), at(15.0)]
+    take(kept, ONE, "a", body(), 25.0)
+    kept.on_failure(target(ONE, "a"), failure(30.0, FailureKind.TIMEOUT))
+    assert seen(kept, ONE, found).failing_since == at(30.0)
+    take(kept, ONE, "a", body(), 35.0)
+    assert seen(kept, ONE, found).failing_since is None
 
 
 def test_health_and_models_as_they_were_answered() -> None:
