@@ -29,9 +29,7 @@ class Proof:
 
 def pytest(name: str, *arguments: str, timeout: float = 600.0, env: dict[str, str] | None = None) -> Proof:
     """A proof that is a selection of tests; figures printed by the tests are shown."""
-    return Proof(
-        name, [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", *arguments], timeout, env or {}
-    )
+    return Proof(name, [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", *arguments], timeout, env or {})
 
 
 def figure(output: str) -> str:
