@@ -199,7 +199,6 @@ class CanaryState(msgspec.Struct, frozen=True, kw_only=True):
     passes: int = 0
     evaluated_at: float | None = None
     conclusive_at: float | None = None
-    sample_step: int | None = None
     verdict: Verdict | None = None
     results: tuple[MetricResult, ...] = ()
     bounds: tuple[FrozenBound, ...] = ()

@@ -7,6 +7,8 @@ compare-and-set, before anything of its outcome is published: so two replicas ne
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from observer.judge.canary.clocks import baked_at, stalled, stalls_at, warm_at, watched
@@ -28,6 +30,7 @@ from router_contract.canary_results import (
 from router_contract.readings import Instant
 
 _replace = msgspec.structs.replace
+_COMPLETED: Final = (Decision.ADVANCE, Reason.COMPLETED)
 
 
 def evaluate(
@@ -43,17 +46,13 @@ def evaluate(
     gate = definition.steps[state.step] if state.step < len(definition.steps) else None
     state = watched(None if gate is None else gate.analysis, state, now.wall)
     step, fate = state.step, None
-    choice = _settled(state, run, gate)
-    if choice is None and gate is not None:
-        choice = _gated(gate, state, run, now.wall)
-        if choice is None and gate.analysis is not None:
-            fate = _fate(gate.analysis, state, observations.sample)
-            if fate is SampleFate.COUNTED and observations.sample is not None:
-                state = _count(gate.analysis, state, observations.sample)
-            choice = _analysed(definition, gate, state, run, now.wall, sampled=fate is SampleFate.COUNTED)
-    decision, reason = choice or (Decision.ADVANCE, Reason.COMPLETED)
-    if choice is not None or gate is None:
-        state, decision, reason = _apply(definition, state, run, decision, reason, now.wall)
+    choice = _settled(state, run, gate) or _gated(gate, state, run, now.wall)
+    if choice is None and gate is not None and gate.analysis is not None:
+        fate = _fate(gate.analysis, state, observations.sample)
+        if fate is SampleFate.COUNTED and observations.sample is not None:
+            state = _count(gate.analysis, state, observations.sample)
+        choice = _analysed(definition, gate, gate.analysis, state, run, now.wall, sampled=fate is SampleFate.COUNTED)
+    state, decision, reason = _apply(definition, state, run, choice or _COMPLETED, now.wall)
     text = sentence(definition, state, run, step, now.wall)
     counted = fate is SampleFate.COUNTED
     left = stalls_at(definition, state) if gate is not None and state.step == step else None
@@ -119,7 +118,6 @@ def _entered(
         verdict=None,
         results=(),
         bounds=(),
-        sample_step=None,
         decision=state.decision if state.rejected or state.park else Decision.HOLD,
         reason=state.reason if state.rejected or state.park else Reason.AWAITING_SAMPLE,
     )
@@ -139,13 +137,15 @@ def _settled(state: CanaryState, run: Run, gate: Step | None) -> Choice | None:
         return Decision.ROLLBACK, Reason.ROLLBACK_REQUESTED
     if run.paused:
         return Decision.HOLD, Reason.PAUSED
-    if run.promote == run.canary and state.promoted != run.promote:
-        return Decision.ADVANCE, Reason.PROMOTED
-    return None
+    # The step that a promote advanced keeps that answer until its controller moves; the next one needs a new promote.
+    used = state.promoted == run.promote and state.reason is not Reason.PROMOTED
+    return (Decision.ADVANCE, Reason.PROMOTED) if run.promote == run.canary and not used else None
 
 
-def _gated(gate: Step, state: CanaryState, run: Run, now: float) -> Choice | None:
+def _gated(gate: Step | None, state: CanaryState, run: Run, now: float) -> Choice | None:
     """What comes before an analysis, and the gates of steps without one."""
+    if gate is None:
+        return None
     if run.pre_step_hold:
         return Decision.HOLD, Reason.PRE_STEP_HOLD
     if not run.serving:
@@ -181,7 +181,6 @@ def _count(analysis: Analysis, state: CanaryState, sample: Sample) -> CanaryStat
     return _replace(
         state,
         counted=sample.id,
-        sample_step=state.step,
         evaluated_at=at,
         conclusive_at=at if conclusive else state.conclusive_at,
         failed_checks=state.failed_checks + failed,
@@ -194,41 +193,44 @@ def _count(analysis: Analysis, state: CanaryState, sample: Sample) -> CanaryStat
 
 
 def _analysed(
-    definition: CanaryAnalysis, gate: Step, state: CanaryState, run: Run, now: float, *, sampled: bool
+    definition: CanaryAnalysis,
+    gate: Step,
+    analysis: Analysis,
+    state: CanaryState,
+    run: Run,
+    now: float,
+    *,
+    sampled: bool,
 ) -> Choice:
     """The decision of an analysis step, with the sample just counted or without one."""
-    analysis = gate.analysis
-    if analysis is None:
-        return Decision.HOLD, Reason.AWAITING_SAMPLE
     late = stalled(definition, state, now, sampled=sampled)
-    if sampled and state.verdict is not None:
-        culprit = worst(state.results)
-        why = Reason.NO_METRICS if culprit is None else culprit.reason
-        pause = None if gate.pause is None else gate.pause.seconds
-        baked = now >= baked_at(pause, state, run)
-        return on_verdict(analysis, state, state.verdict, why, baked=baked, is_stalled=late)
-    if late:
+    if not sampled and late:
         return on_stall(analysis)
-    if now < warm_at(analysis, state):
-        return Decision.HOLD, Reason.WARMING_UP
-    held = state.decision is Decision.HOLD and state.verdict is not None
-    return Decision.HOLD, (state.reason if held else Reason.AWAITING_SAMPLE)
+    if state.verdict is None:
+        return Decision.HOLD, (Reason.WARMING_UP if now < warm_at(analysis, state) else Reason.AWAITING_SAMPLE)
+    culprit = worst(state.results)
+    why = Reason.NO_METRICS if culprit is None else culprit.reason
+    at = now if sampled or state.evaluated_at is None else state.evaluated_at
+    pause = None if gate.pause is None else gate.pause.seconds
+    baked = at >= baked_at(pause, state, run)
+    return on_verdict(analysis, state, state.verdict, why, baked=baked, is_stalled=late)
 
 
 def _apply(
-    definition: CanaryAnalysis, state: CanaryState, run: Run, decision: Decision, reason: Reason, now: float
+    definition: CanaryAnalysis, state: CanaryState, run: Run, choice: Choice, now: float
 ) -> tuple[CanaryState, Decision, Reason]:
     """The state after a decision, which a missing stable revision may turn into a park."""
-    new = (decision, reason) != (state.decision, state.reason)
+    decision, reason = choice
     if decision is Decision.ROLLBACK and state.rejected != run.canary and not run.stable:
         decision, reason = Decision.FAILED, Reason.STABLE_REVISION_MISSING
+    if (decision, reason) != (state.decision, state.reason):
+        state = _replace(state, decided_at=now)
     if decision is Decision.ROLLBACK:
         state = _replace(state, rejected=run.canary, park=None)
-    if decision is Decision.FAILED and state.park is None:
+    if decision is Decision.FAILED and (state.park is None or state.park.reason is not reason):
         state = _replace(state, park=Park(reason=reason, time=now))
     if reason is Reason.PROMOTED:
         state = _replace(state, promoted=run.promote)
     moves = decision is Decision.ADVANCE and run.step is None and state.step < len(definition.steps)
     step = state.step + 1 if moves else state.step
-    decided = now if new else state.decided_at
-    return _replace(state, decision=decision, reason=reason, decided_at=decided, step=step), decision, reason
+    return _replace(state, decision=decision, reason=reason, step=step), decision, reason

@@ -28,7 +28,9 @@ def status_of(definition: CanaryAnalysis, run: Run, outcome: Outcome, weight: in
         last_conclusive=_whole(state.conclusive_at),
         metric_results=tuple(each for each in state.results if each.required),
         dry_run_results=tuple(each for each in state.results if not each.required),
-        failed=None if state.park is None else FailedStatus(str(state.park.reason), math.floor(state.park.time)),
+        failed=None
+        if state.park is None
+        else FailedStatus(reason=str(state.park.reason), time=math.floor(state.park.time)),
         sample_id=state.counted,
         verdict=state.verdict,
         decision=outcome.decision,
