@@ -149,7 +149,7 @@ class _ContainerWire(msgspec.Struct, rename="camel"):
     command: tuple[str, ...] | None = None
     args: tuple[str, ...] | None = None
     ports: tuple[Port, ...] | None = None
-    readiness_probe: msgspec.Raw | None = None
+    readiness_probe: msgspec.Raw = msgspec.Raw()
 
 
 class _PodSpec(msgspec.Struct, rename="camel"):
@@ -266,7 +266,7 @@ class PodDecoder:
             command=wire.command or (),
             args=wire.args or (),
             ports=wire.ports or (),
-            readiness_probe=wire.readiness_probe is not None,
+            readiness_probe=bytes(wire.readiness_probe) not in {b"", b"null"},
             restarts=status.restart_count if status is not None else None,
             started_at=running.started_at if running is not None else None,
         )

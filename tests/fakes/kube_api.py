@@ -43,7 +43,7 @@ class FakeKube:
         self.hang.set()
         self.url = ""
         self._uids = 0
-        self._watches: set[tuple[asyncio.Queue[bytes | None], web.Request, str]] = set()
+        self._watches: dict[asyncio.Queue[bytes | None], tuple[web.Request, str]] = {}
         self._opened = asyncio.Condition()
         self.watches_opened = 0
         self.lists = 0
@@ -109,9 +109,17 @@ class FakeKube:
         else:
             self.oldest = self.version
 
+    def restore(self, version: int) -> None:
+        """Go back in time as a restored backup does: later objects and events never were."""
+        self.version, self.oldest = version, 0
+        self.events = [each for each in self.events if each[0] <= version]
+        self.objects = {
+            key: each for key, each in self.objects.items() if int(each["metadata"]["resourceVersion"]) <= version
+        }
+
     def raw(self, line: bytes) -> None:
         """Say a line of one's own to every watch."""
-        for queue, _, _ in self._watches:
+        for queue in self._watches:
             queue.put_nowait(line + b"\n")
 
     def bookmark(self, version: int | None = None) -> None:
@@ -119,11 +127,11 @@ class FakeKube:
         self.raw(orjson.dumps({"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": meta}}))
 
     def end_watches(self) -> None:
-        for queue, _, _ in self._watches:
+        for queue in self._watches:
             queue.put_nowait(None)
 
     def cut_watches(self) -> None:
-        for _, request, _ in self._watches:
+        for request, _ in self._watches.values():
             if request.transport is not None:
                 request.transport.abort()
 
@@ -263,12 +271,11 @@ class FakeKube:
         if script == "end":
             return response
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-        entry = (queue, request, kind)
         if script != "half-open":
             for version, what, thing, of in self.events:
                 if version > since and of == kind:
                     queue.put_nowait(_line(what, thing))
-            self._watches.add(entry)
+            self._watches[queue] = (request, kind)
         try:
             async with asyncio.timeout(float(request.query["timeoutSeconds"])):
                 while (line := await queue.get()) is not None:
@@ -276,13 +283,13 @@ class FakeKube:
         except (TimeoutError, ConnectionError):
             pass
         finally:
-            self._watches.discard(entry)
+            self._watches.pop(queue, None)
         return response
 
     def _emit(self, what: str, thing: Json, kind: str) -> None:
         thing = copy.deepcopy(thing)
         self.events.append((self.version, what, thing, kind))
-        for queue, _, of in self._watches:
+        for queue, (_, of) in self._watches.items():
             if of == kind:
                 queue.put_nowait(_line(what, thing))
 
