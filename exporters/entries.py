@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from exporters.combine import Gap, Level, Moved, add, first_source, larger, level, moved, total
 from exporters.expectation_tables import BUSY_SIGNALS, IDLE_SIGNALS, TALLIES
-from exporters.expectations import Entry, Tally
+from exporters.expectations import Entry, Part, Tally
 from exporters.pods import Pod, missing
 from exporters.timestamps import rfc3339
 from router_contract.documents import Missing, WindowEntry
@@ -179,23 +179,48 @@ def tallies(values: PodValues) -> Iterator[WindowEntry | Missing]:
     for tally in TALLIES:
         if tally.holds(values.pod.place):
             requests, failed = _count(values, tally, tally.requests), _count(values, tally, tally.failed)
+            certain = _certain(values, tally, failed)
             yield _shown(values, "requests", "requests/second", requests)
-            yield _shown(values, "failed-requests", "errors/second", failed)
-            yield _ratio(values, requests, failed)
+            shown = _shown(values, "failed-requests", "errors/second", failed)
+            yield _bounded(shown, certain, failed.seconds if isinstance(failed, Moved) else 1.0)
+            ratio = _ratio(values, requests, failed)
+            yield _bounded(ratio, certain, requests.increase if isinstance(requests, Moved) else 1.0)
 
 
-def _count(values: PodValues, tally: Tally, signals: tuple[str, ...]) -> Moved | Gap:
-    """The sum of some of a tally's signals. One that is absent has not begun if any other of the tally was read."""
-    begun = any(values.has(signal) for signal in (*tally.requests, *tally.failed))
-    parts: list[Moved | Gap] = []
-    for signal in signals:
-        counted = values.inference(signal)
-        found = larger(counted, tally.larger_of) if tally.larger_of else moved(counted)
-        found = values.explained(signal, found)
-        if isinstance(found, Gap) and found.code is MissingCode.ABSENT and begun:
-            found = Gap(MissingCode.COUNTER_NOT_YET, found.source)
-        parts.append(found)
-    return add(parts)
+def _count(values: PodValues, tally: Tally, parts: tuple[Part, ...]) -> Moved | Gap:
+    """The sum of some of a tally's parts. One that is absent has not begun if any other of the tally was read."""
+    begun = any(values.has(part.signal) for part in (*tally.requests, *tally.failed))
+    found: list[Moved | Gap] = []
+    for part in parts:
+        counted = [
+            value
+            for value in values.inference(part.signal)
+            if not part.label or dict(value.labels).get(part.label, "") in part.only
+        ]
+        one = larger(counted, part.larger_of) if part.larger_of else moved(counted)
+        one = values.explained(part.signal, one)
+        if isinstance(one, Gap) and one.code is MissingCode.ABSENT and begun:
+            one = Gap(MissingCode.COUNTER_NOT_YET, one.source)
+        found.append(one)
+    return add(found)
+
+
+def _certain(values: PodValues, tally: Tally, failed: Moved | Gap) -> float | None:
+    """How many of the failures were none of the refusals that the router counts alike; ``None`` when all were."""
+    if isinstance(failed, Gap) or not tally.unclear or failed.increase == 0:
+        return None
+    unclear, cleared = _count(values, tally, tally.unclear), _count(values, tally, tally.cleared)
+    if isinstance(unclear, Gap):
+        return None if unclear.code is MissingCode.COUNTER_NOT_YET else 0.0
+    doubted = unclear.increase - (cleared.increase if isinstance(cleared, Moved) else 0.0)
+    return max(0.0, failed.increase - doubted) if doubted > 0 else None
+
+
+def _bounded(shown: WindowEntry | Missing, certain: float | None, by: float) -> WindowEntry | Missing:
+    """An entry that says when it is an upper bound: ``certain`` failures over ``by`` is what it is at least."""
+    if certain is None or isinstance(shown, Missing):
+        return shown
+    return replace(shown, at_least=certain / by)
 
 
 def _shown(values: PodValues, name: str, unit: str, found: Moved | Gap) -> WindowEntry | Missing:

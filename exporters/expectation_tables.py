@@ -5,7 +5,7 @@ Data only; `exporters.expectations` says what a row means.
 
 from __future__ import annotations
 
-from exporters.expectations import Entry, Section, Tally, Tier
+from exporters.expectations import Entry, Part, Section, Tally, Tier
 from router_contract.readings import MissingCode
 from router_contract.targets import RoleKind
 
@@ -219,26 +219,46 @@ ROUTER_ENTRIES: tuple[Entry, ...] = (
     ),
 )
 
+_GAVE_UP = "router-retries-exhausted"
+_NOT_RETRIED = Part("router-errors", "error_type", ("backend_error",))
+"""A 5xx that the gateway passes on at once; every other type of that counter is a 4xx."""
+_REFUSED = Part("router-http-responses", "status_code", ("408", "429"))
+"""The 4xx that are retried, so that giving up on one counts like a failure."""
+_PD_HALVES = (Part("router-pd-prefill-errors"), Part("router-pd-decode-errors"))
+
 TALLIES: tuple[Tally, ...] = (
-    Tally(software=GATEWAY, pair=False, requests=("router-requests",), failed=("router-retries-exhausted",)),
+    Tally(
+        software=GATEWAY,
+        pair=False,
+        requests=(Part("router-requests"),),
+        failed=(Part(_GAVE_UP), _NOT_RETRIED),
+        unclear=(_REFUSED,),
+    ),
     Tally(
         software=GATEWAY,
         pair=True,
-        requests=("router-requests",),
-        failed=("router-retries-exhausted",),
-        larger_of="worker_type",
+        requests=(Part("router-requests"),),
+        failed=(Part(_GAVE_UP, larger_of="worker_type"), _NOT_RETRIED),
+        unclear=(_REFUSED,),
     ),
+    # A worker's 408 or 429 is retried and no failure of its circuit: attempts that failed at no circuit may be those.
     Tally(
         software=VLLM_ROUTER,
         pair=False,
-        requests=("router-successful-requests", "router-retries-exhausted"),
-        failed=("router-retries-exhausted",),
+        requests=(Part("router-successful-requests"), Part(_GAVE_UP)),
+        failed=(Part(_GAVE_UP),),
+        unclear=(Part("router-retries"), Part(_GAVE_UP)),
+        cleared=(
+            Part("router-errors", "error_type", ("no_available_workers",)),
+            Part("router-worker-outcomes", "outcome", ("failure",)),
+        ),
     ),
     Tally(
         software=VLLM_ROUTER,
         pair=True,
-        requests=("router-pd-requests", "router-pd-errors", "router-pd-decode-errors"),
-        failed=("router-pd-errors", "router-pd-decode-errors"),
+        requests=(Part("router-pd-requests"), Part("router-pd-errors")),
+        failed=(Part("router-pd-errors"), *_PD_HALVES),
+        unclear=_PD_HALVES,
     ),
 )
 

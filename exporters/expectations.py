@@ -117,18 +117,37 @@ class Tier(msgspec.Struct, frozen=True, kw_only=True):
     store: bool = False
 
 
+class Part(msgspec.Struct, frozen=True):
+    """One signal of a tally: the samples whose ``label`` is one of ``only``, or all of them without a label.
+
+    ``larger_of`` names a label over which the largest counts because one event moves each of them.
+    """
+
+    signal: str
+    label: str = ""
+    only: tuple[str, ...] = ()
+    larger_of: str = ""
+
+
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """How a router's requests and failures are counted.
 
     Requests are the sum of ``requests`` (which name the failures too where the router does not count those), failures
-    the sum of ``failed``. ``larger_of`` names a label over which the largest counts because one failure moves each.
+    the sum of ``failed``. Where the router counts refusals (4xx) among its failures, as many of them may be refusals as
+    ``unclear`` moved by beyond ``cleared``: then the failures are an upper bound and the entry says what is certain.
     """
 
     software: str
     pair: bool | None
-    requests: tuple[str, ...]
-    failed: tuple[str, ...]
-    larger_of: str = ""
+    requests: tuple[Part, ...]
+    failed: tuple[Part, ...]
+    unclear: tuple[Part, ...] = ()
+    cleared: tuple[Part, ...] = ()
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """Every signal it reads."""
+        return frozenset(part.signal for part in (*self.requests, *self.failed, *self.unclear, *self.cleared))
 
     def holds(self, place: Place) -> bool:
         """Whether a router at this place counts like this."""

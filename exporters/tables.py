@@ -101,8 +101,8 @@ def _quantile(entry: Json | None, name: str) -> float | None:
 
 
 DEPLOYMENTS = columns_of(
-    "NAMESPACE 2, DEPLOYMENT, PHASE, ROLES 7, ROLE, SOFTWARE 6, REPLICAS>, ELIGIBLE>, SERVING> 5, RUNNING> 1, "
-    "WAITING> 1, KV> 8, TTFT P50> 4, P90> 5, REQ/S> 3, ERRORS> 3, AGE> 9, STATE 2"
+    "NAMESPACE 2, DEPLOYMENT, PHASE, ROLES 8, ROLE, SOFTWARE 7, REPLICAS>, ELIGIBLE>, SERVING> 3, RUNNING> 1, "
+    "WAITING> 1, KV> 8, TTFT P50> 5, P90> 6, REQ/S> 4, ERRORS> 4, AGE> 9, STATE 2"
 )
 DEPLOYMENTS_WIDE = (*DEPLOYMENTS, *columns_of("KIND 8, MODEL 8, ITL P50> 8, P90> 8, TARGETS UP> 8, WHY~"))
 
@@ -259,7 +259,7 @@ def _window(entry: Json, pod: str) -> list[Text]:
     latency = entry["unit"] == "seconds"
     quantiles = [seconds(_quantile(entry, q)) if latency else "" for q in ("p50", "p90", "p99")]
     over = seconds(entry["windowSeconds"]) + (" lossy" if entry.get("lossy") else "")
-    value = amount(entry["value"], entry["unit"])
+    value = ("≤ " if "atLeast" in entry else "") + amount(entry["value"], entry["unit"])
     counts = [number(entry["samples"]), over]
     return cells_of([entry["name"], pod, value, *quantiles, *counts, *_freshness(entry), entry["source"]])
 

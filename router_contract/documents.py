@@ -75,6 +75,8 @@ class WindowEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An entry of ``latency``, ``traffic`` or ``transfer``: what moved on one Pod during the window.
 
     For latency ``value`` is the mean in ``unit`` and ``samples`` the observations; for traffic ``value`` is per second.
+    ``at_least`` is there where a program counts something else along: then ``value`` and ``samples`` are upper bounds
+    and the true value, in the same unit, is not below ``at_least``.
     """
 
     name: str
@@ -89,6 +91,7 @@ class WindowEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     age_seconds: float | msgspec.UnsetType = msgspec.UNSET
     state: str | msgspec.UnsetType = msgspec.UNSET
     lossy: bool | msgspec.UnsetType = msgspec.UNSET
+    at_least: float | msgspec.UnsetType = msgspec.UNSET
     p50: Estimate | msgspec.UnsetType = msgspec.UNSET
     p90: Estimate | msgspec.UnsetType = msgspec.UNSET
     p99: Estimate | msgspec.UnsetType = msgspec.UNSET

@@ -68,8 +68,9 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
     ``paired`` names a signal of the same body whose presence turns a `Absence.NOT_YET` absence into "not incremented
     yet". ``sentinels`` are values that are no measurement (a removed worker's -1): samples with them are left out.
     ``value_label`` names a wire label whose number is the value, in place of the sample's (configuration told as
-    labels); a label that is no number gives no value. ``unproven`` says why no recording of the real program exercises
-    the row (empty when one does).
+    labels); a label that is no number gives no value. ``unproven`` says why neither a recording nor a run of the real
+    program exercises the row (empty when one does); ``proven_by`` names the test that reads the row from the running
+    program where no recording has it.
     """
 
     signal: str
@@ -86,6 +87,7 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
     sentinels: tuple[float, ...] = ()
     value_label: str | None = None
     unproven: str = ""
+    proven_by: str = ""
 
 
 class VersionSource(msgspec.Struct, frozen=True):

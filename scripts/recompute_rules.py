@@ -49,7 +49,8 @@ counter add requests: router-requests router-successful-requests router-http-req
 counter add requests: router-worker-outcomes router-pd-requests router-pd-prefill-requests router-pd-decode-requests
 counter add requests: store-put-requests store-put-failures
 counter add items: multimodal-cache-queries multimodal-cache-hits
-counter add errors: router-errors router-request-errors router-worker-errors
+counter add errors: router-errors router-request-errors router-worker-errors router-pd-errors
+counter add errors: router-pd-prefill-errors router-pd-decode-errors
 counter add responses: router-http-responses router-upstream-responses
 counter add checks: router-worker-health-checks
 counter add decisions: router-policy-decisions router-prefix-decisions router-cache-hits router-cache-misses
@@ -182,7 +183,7 @@ RULES = {
         router-worker-circuit | smg_worker_cb_state sgl_router_cb_state | worker | removed
         router-requests | smg_router_requests | endpoint>route
         router-successful-requests | sgl_router_requests | route
-        router-errors | sgl_router_request_errors | route error_type
+        router-errors | smg_router_request_errors sgl_router_request_errors | endpoint>route route error_type
         router-retries | smg_worker_retries sgl_router_retries | endpoint>route route worker_type
         router-retries-exhausted | smg_worker_retries_exhausted sgl_router_retries_exhausted \
             | endpoint>route route worker_type
@@ -218,6 +219,9 @@ RULES = {
         router-kv-placement-lookups | vllm_router_kv_placement_lookups | result
         router-request-duration | vllm_router_generate_duration_seconds
         router-pd-requests | vllm_router_pd_requests | route
+        router-pd-errors | vllm_router_pd_errors | error_type
+        router-pd-prefill-errors | vllm_router_pd_prefill_errors | worker
+        router-pd-decode-errors | vllm_router_pd_decode_errors | worker
         router-pd-prefill-requests | vllm_router_pd_prefill_requests | worker
         router-pd-decode-requests | vllm_router_pd_decode_requests | worker
         router-pd-active-decodes | vllm_router_pd_active_decode_requests | worker

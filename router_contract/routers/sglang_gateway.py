@@ -2,7 +2,8 @@
 
 Facts that shape it: series appear at their first use, in changing order; the circuit and health gauges of a removed
 worker stay at -1; the pool gauge counts registered workers, healthy or not; the active gauge exists only with the
-cache-aware policy or in prefill/decode; in prefill/decode an exhausted request counts once for each half. Which release
+cache-aware policy or in prefill/decode; in prefill/decode an exhausted request counts once for each half. Its request
+errors are answers that it passed on without a retry: `backend_error` for a 5xx, any other type for a 4xx. Which release
 renamed the prefix was not looked at, so presence decides, not the version. A router of the same origin that is still
 older or newer labels workers ``worker_url`` instead of ``worker``.
 """
@@ -22,7 +23,7 @@ _ROUTE = (("route", "endpoint"),)
 _RETRY = (("route", "endpoint"), ("worker_type", "worker_type"))
 
 
-def _later(signal: str, name: str, keep: tuple[tuple[str, str], ...] = (), unproven: str = "") -> Term:
+def _later(signal: str, name: str, keep: tuple[tuple[str, str], ...] = (), proven_by: str = "") -> Term:
     """A family that appears at its first use; the connections gauge, there from the start, is its pair."""
     return Term(
         signal=signal,
@@ -30,7 +31,7 @@ def _later(signal: str, name: str, keep: tuple[tuple[str, str], ...] = (), unpro
         keep=keep,
         absence=Absence.NOT_YET,
         paired="router-connections",
-        unproven=unproven,
+        proven_by=proven_by,
     )
 
 
@@ -94,7 +95,8 @@ _TRAFFIC = (
     _later(
         "router-errors",
         "smg_router_request_errors_total",
-        unproven="never seen exported, not even with 500s, dead workers and 503s",
+        (("route", "endpoint"), ("error_type", "error_type")),
+        "tests/real/test_router_counters.py",
     ),
     _later("router-retries", "smg_worker_retries_total", _RETRY),
     _later("router-retries-exhausted", "smg_worker_retries_exhausted_total", _RETRY),

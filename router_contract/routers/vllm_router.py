@@ -1,10 +1,11 @@
 """The vLLM router table.
 
-Facts that shape it: requests count at completion and only successes; a chat that ends in 500 moves nothing but the
-exhausted retries; proxied probes (`/metrics`, `/server_info`, `/v1/models` on the API port) count as requests and
+Facts that shape it: requests count when an answer begins and only successes; a chat that ends in 500 moves nothing but
+the exhausted retries, and so does one that ends in 408 or 429; proxied probes (`/metrics`, `/server_info`, `/v1/models` on the API port) count as requests and
 selections; the worker count is there before any worker is up and absent in prefill/decode; the health gauge of a
 removed worker stays 1; running requests are exported only by some policies and never in prefill/decode. Prefill/decode
-has families of its own.
+has families of its own: its requests include failed and refused ones, and its errors of either half include a worker's
+4xx; only a request that got no pair counts among its errors and not among its requests.
 """
 
 from router_contract.endpoints import ViewForm, ViewPath
@@ -14,10 +15,10 @@ from router_contract.vocabulary import Absence, Labels, Term, Vocabulary
 
 _WORKER = (("worker", "worker"),)
 _ROUTE = (("route", "route"),)
-_PD_FAILED = "no recording has a failed request in prefill/decode"
+_COUNTED = "tests/real/test_router_counters.py"
 
 
-def _later(signal: str, name: str, keep: tuple[tuple[str, str], ...] = (), unproven: str = "") -> Term:
+def _later(signal: str, name: str, keep: tuple[tuple[str, str], ...] = (), proven_by: str = "") -> Term:
     """A family that appears at its first use; the health gauge, there from the start, is its pair."""
     return Term(
         signal=signal,
@@ -25,7 +26,7 @@ def _later(signal: str, name: str, keep: tuple[tuple[str, str], ...] = (), unpro
         keep=keep,
         absence=Absence.NOT_YET,
         paired="router-worker-health",
-        unproven=unproven,
+        proven_by=proven_by,
     )
 
 
@@ -66,8 +67,9 @@ _TRAFFIC = (
 # Absence is "not yet" in either mode: outside prefill/decode these never move, so they never appear.
 _PREFILL_DECODE = (
     _later("router-pd-requests", "vllm_router_pd_requests_total", _ROUTE),
-    _later("router-pd-errors", "vllm_router_pd_errors_total", (("error_type", "error_type"),), _PD_FAILED),
-    _later("router-pd-decode-errors", "vllm_router_pd_decode_errors_total", _WORKER, _PD_FAILED),
+    _later("router-pd-errors", "vllm_router_pd_errors_total", (("error_type", "error_type"),), _COUNTED),
+    _later("router-pd-prefill-errors", "vllm_router_pd_prefill_errors_total", _WORKER, _COUNTED),
+    _later("router-pd-decode-errors", "vllm_router_pd_decode_errors_total", _WORKER, _COUNTED),
     _later("router-pd-prefill-requests", "vllm_router_pd_prefill_requests_total", _WORKER),
     _later("router-pd-decode-requests", "vllm_router_pd_decode_requests_total", _WORKER),
     _later("router-pd-request-duration", "vllm_router_pd_request_duration_seconds"),

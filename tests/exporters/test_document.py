@@ -654,6 +654,7 @@ KEYS = {
     "vllm_router_request_errors_total": "errors",
     "smg_retries_exhausted_total": "failed",
     "smg_worker_retries_exhausted_total": "failed",
+    "smg_worker_retries_exhausted_total+smg_router_request_errors_total": "failed",
     "vllm_router_retries_exhausted_total": "retries",
     "wire:router-http-responses": "responses",
     "smg_router_requests_total": "requests",
@@ -681,7 +682,7 @@ def test_the_error_ratio_is_failures_over_requests() -> None:
     made = document(router("sglang_gateway", *ROUTER_CASES["gateway: failures are exhausted retries"][1]))
     ratio = next(entry for entry in made.traffic if entry.name == "error-ratio")
     assert (ratio.value, ratio.unit) == (0.25, "fraction")
-    assert ratio.source == "wire:router-retries-exhausted+wire:router-requests"
+    assert ratio.source == "wire:router-retries-exhausted+smg_router_request_errors_total+wire:router-requests"
 
 
 def pair(software: str, *values: SignalValue) -> ModelDeploymentMetrics:
@@ -708,14 +709,15 @@ def test_a_vllm_router_pair_has_other_series_and_no_gauges() -> None:
         "vllm_router",
         counter("router-pd-requests", 10.0),
         counter("router-pd-errors", 1.0),
+        counter("router-pd-prefill-errors", 1.0, worker="p"),
         counter("router-pd-decode-errors", 2.0, worker="a"),
-        counter("router-pd-decode-errors", 2.0, worker="b"),
+        counter("router-pd-decode-errors", 1.0, worker="b"),
     )
     samples = {e.name: e.samples for e in made.traffic if e.pod == "router-0"}
     assert samples == {
-        "requests": 15.0,
+        "requests": 11.0,
         "failed-requests": 5.0,
-        "error-ratio": 15.0,
+        "error-ratio": 11.0,
         "pd-requests": 10.0,
         "pd-errors": 1.0,
     }
@@ -867,7 +869,7 @@ def test_the_tables_name_signals_that_exist() -> None:
     named = {
         signal for entry in entries_ for signal in (*entry.signals, *([entry.companion] if entry.companion else []))
     }
-    named |= {signal for tally in TALLIES for signal in (*tally.requests, *tally.failed)}
+    named |= {signal for tally in TALLIES for signal in tally.signals}
     named |= {signal for tier in TIERS for signal in (tier.hits, tier.queries)}
     named |= {*IDLE_SIGNALS, *BUSY_SIGNALS, *(signal for _, signal in ROLE_LATENCY)}
     assert named <= set(SIGNALS)
