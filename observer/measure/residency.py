@@ -88,7 +88,7 @@ class BlockIndex:
             self._maintain(hold, 4 * len(keys) + 64)
         get = masks.get
         if parent is not None:
-            if hold.holder.loose or not get(parent, 0) & bit:  # type: ignore[call-overload]  # bytes are not found
+            if hold.holder.loose or not get(parent, 0) & bit:  # type: ignore[arg-type]  # bytes are simply not found
                 self._link(hold, keys, hold.plane.key(parent))
         elif hold.holder.children:
             self._anchor_all(hold, keys)
@@ -140,35 +140,53 @@ class BlockIndex:
 
     def remove(self, hold: Hold, hashes: Sequence[Hash]) -> int:
         """Take blocks away, one copy each; unknown ones are no error. The number of blocks no longer held."""
-        plane, masks, bit, copies = hold.plane, hold.plane.masks, hold.bit, hold.copies
-        get = masks.get
-        gone = deleted = 0
-        loose = hold.holder.loose
-        for value in hashes:
-            key: Any = value  # a key of the dictionary once it was found in it
-            old = get(key)
-            if old is None or not old & bit:
-                key = plane.key(value)
-                old = get(key)
-                if old is None or not old & bit:
+        masks, bit = hold.plane.masks, hold.bit
+        if hold.copies or hold.holder.loose:
+            gone, deleted = self._remove_slowly(hold, hashes)
+        else:
+            gone = deleted = 0
+            pop: Any = masks.pop  # bytes are not found in it and tried again below
+            for value in hashes:
+                old = pop(value, None)
+                if old == bit:
+                    gone += 1
+                    deleted += 1
                     continue
-            if copies and key in copies:
-                self._uncopy(hold, key)
-                continue
-            gone += 1
-            rest = old ^ bit
-            if rest:
-                masks[key] = rest
-                if not rest & (rest - 1):
-                    plane.shared -= 1
-            else:
-                del masks[key]
-                deleted += 1
-            if loose:
-                self._unlink(hold, key)
+                key: Any = value
+                if old is None:
+                    key = hold.plane.key(value)
+                    old = pop(key, None)
+                    if old is None:
+                        continue
+                gone, deleted = self._let_go(hold, key, old, gone, deleted)
         hold.held -= gone
         self.bytes -= deleted * UNIQUE_BYTES
         return gone
+
+    def _let_go(self, hold: Hold, key: int, old: int, gone: int, deleted: int) -> tuple[int, int]:
+        """Put back what other holders keep of a block that was taken out of the dictionary."""
+        rest = old & ~hold.bit
+        if rest:
+            hold.plane.masks[key] = rest
+            if rest != old and not rest & (rest - 1):
+                hold.plane.shared -= 1
+        return gone + (rest != old), deleted + (not rest)
+
+    def _remove_slowly(self, hold: Hold, hashes: Sequence[Hash]) -> tuple[int, int]:
+        """The same with copies or loose blocks about: (no longer held here, no longer held by anyone)."""
+        masks, bit = hold.plane.masks, hold.bit
+        gone = deleted = 0
+        for value in hashes:
+            key = hold.plane.key(value)
+            if not masks.get(key, 0) & bit:
+                continue
+            if key in hold.copies:
+                self._uncopy(hold, key)
+                continue
+            gone, deleted = self._let_go(hold, key, masks.pop(key), gone, deleted)
+            if hold.holder.loose:
+                self._unlink(hold, key)
+        return gone, deleted
 
     def _uncopy(self, hold: Hold, key: int) -> None:
         left = hold.copies[key] - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -273,3 +274,8 @@ async def test_a_dead_replay_endpoint_leaves_history_partial_and_is_counted():
             assert Approximation.UNREPAIRED not in summary.approximate
     finally:
         served.close()
+
+
+@pytest.mark.parametrize("name", ["vllm-0.32.0/kv-events-real-int.jsonl", "sglang-0.5.23/kv-events-real.jsonl"])
+async def test_recorded_frames_of_real_engines_over_real_sockets(name):
+    await scenes.recorded_frames(Path(__file__).parents[1] / "recordings" / name)

@@ -10,15 +10,18 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
-import msgspec
+import zmq
 
 from observer.clock import SystemClock
 from observer.collect.kv_collector import KvCollector, KvLimits
 from observer.collect.kv_socket import ReceiverLimits
 from observer.collect.kv_zmq import SocketLimits
+from observer.measure.kv_recording import Judge, rows
 from observer.measure.stream_values import StreamLimits
 from observer.simulate.kv_publisher import KvPublisher, PublisherOptions
+from router_contract.kv_events import read_live
 from router_contract.kv_streams import History, KvStreamSummary, StreamKey, StreamSource, StreamState
 from router_contract.readings import Instant
 from router_contract.targets import DeploymentKey, KvEventSource
@@ -263,10 +266,53 @@ async def slow_replay_reader(batches: int = 9000) -> str:
         assert summary.approximate == (), summary
         replays = dict(summary.counters.replays)
         assert replays["asked"] > 1, replays
-        return f"{batches} batches read whole by {replays['asked']} requests, {replays.get('timed-out', 0)} without end marker"
+        return (
+            f"{batches} batches read whole by {replays['asked']} requests over dropped batches and missing end markers"
+        )
     finally:
         served.close()
 
 
-def replace(options: PublisherOptions, **changes: object) -> PublisherOptions:
-    return msgspec.structs.replace(options, **changes)
+async def recorded_frames(path: Path) -> str:
+    """Frames recorded from a real engine, sent over a real PUB socket and answered from a real ROUTER."""
+    messages = [row["frames"] for _, row in rows(path.read_bytes().splitlines())]
+    context = zmq.Context()
+    pub, router = context.socket(zmq.PUB), context.socket(zmq.ROUTER)
+    for one in (pub, router):
+        one.setsockopt(zmq.LINGER, 0)
+    source = StreamSource(
+        key=StreamKey(DEPLOYMENT, "uid", 0),
+        source=KvEventSource(
+            endpoint=f"tcp://127.0.0.1:{pub.bind_to_random_port('tcp://127.0.0.1')}",
+            replay_endpoint=f"tcp://127.0.0.1:{router.bind_to_random_port('tcp://127.0.0.1')}",
+        ),
+        engine=path.parent.name.partition("-")[0],
+    )
+    half = len(messages) // 2
+    judge = Judge()
+    for frames in messages:
+        judge.see(read_live(frames))
+    try:
+        async with collecting() as collector:
+            collector.sync([source])
+            async with asyncio.timeout(10):
+                while not router.poll(0):
+                    await asyncio.sleep(0.005)
+            client, _, _ = router.recv_multipart()
+            for topic, sequence, payload in messages[:half]:
+                router.send_multipart([client, b"", topic, sequence, payload])
+            router.send_multipart([client, b"", b"", b"\xff" * 8, b""])
+            await until(collector, lambda found: found.state is StreamState.LIVE)
+            for frames in messages[half:]:
+                pub.send_multipart(frames)
+            last = int.from_bytes(messages[-1][1], "big")
+            summary = await until(collector, lambda found: found.last_sequence == last)
+        wanted = sum(medium.blocks for medium in judge.blocks.media_blocks())
+        assert (summary.counters.batches, summary.counters.gaps, summary.blocks) == (len(messages), 0, wanted), summary
+        return (
+            f"{len(messages)} recorded batches of {path.parent.name}: half by replay, half live, {wanted} blocks held"
+        )
+    finally:
+        pub.close(linger=0)
+        router.close(linger=0)
+        context.term()
