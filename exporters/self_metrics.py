@@ -84,9 +84,9 @@ class SelfMetrics:
         """Samples of wanted families were dropped."""
         self._discarded.labels(reason).inc(samples)
 
-    def overran(self, source: str) -> None:
-        """A read was still running when the next was due; the next was skipped."""
-        self._overruns.labels(source).inc()
+    def overran(self, source: str, slots: int = 1) -> None:
+        """A read was still running when so many further ones were due; they were skipped."""
+        self._overruns.labels(source).inc(slots)
 
     def lagged(self, seconds: float) -> None:
         """The event loop ran a due step this much later than due."""

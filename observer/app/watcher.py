@@ -43,7 +43,7 @@ from router_contract.kv_streams import KvStreamSummary
 from router_contract.probes import MemberProbe
 from router_contract.readings import Instant, ScrapeFailed
 from router_contract.router_views import RouterView, ViewFailed
-from router_contract.targets import Component, Deployment, DeploymentKey, Target
+from router_contract.targets import Component, Deployment, DeploymentKey, Target, TargetKey
 from router_contract.verdicts import Condition
 
 _log = logging.getLogger(__name__)
@@ -130,6 +130,7 @@ class Watcher:
         self._stack = AsyncExitStack()
         self._unsaved = ""
         self._told = asyncio.Event()
+        self._overruns: dict[TargetKey, int] = {}
 
     def _load(self, key: DeploymentKey, stored: Stored) -> None:
         self._record(lambda to: to.stored(key, stored, self._clock.now()))
@@ -197,7 +198,8 @@ class Watcher:
         found, now = tuple(deployments), self._clock.now()
         self._record(lambda to: to.fleet(found, now))
         self.store.set_deployments(found, now)
-        self._kv_seen = {key: self._kv_seen[key] for key in self.store.keys() if key in self._kv_seen}
+        self._overruns = {key: n for key, n in self._overruns.items() if self.store.record(key) is not None}
+        self._kv_seen = {each.key: self._kv_seen[each.key] for each in found if each.key in self._kv_seen}
         self.source.watching_since = self.source.watching_since or now
         self._told.set()
         await self._pool.sync(target for deployment in found for target in deployment.targets())
@@ -209,6 +211,7 @@ class Watcher:
     def on_body(self, target: Target, body: Fetched, at: Instant, duration_seconds: float) -> None:
         """A target answered."""
         self._record(lambda to: to.body(target.key, body.data, at, duration_seconds, body.content_type))
+        self._count_overruns(target)
         before = self.store.resets(target.key)
         self.store.on_body(target, body.data, body.content_type, at, duration_seconds)
         if target.component is Component.ENGINE and self.store.resets(target.key) > before:
@@ -217,7 +220,16 @@ class Watcher:
     def on_failure(self, target: Target, failure: ScrapeFailed) -> None:
         """A target did not answer."""
         self._record(lambda to: to.failed(failure))
+        self._count_overruns(target)
         self.store.on_failure(target, failure)
+
+    def _count_overruns(self, target: Target) -> None:
+        """Slots that earlier reads of this target ran over, each counted once."""
+        schedule = self._pool.schedule(target.key)
+        seen = self._overruns.get(target.key, 0)
+        if schedule is not None and schedule.overruns > seen:
+            self._overruns[target.key] = schedule.overruns
+            self.tally.overran(target.component, schedule.overruns - seen)
 
     def on_probe(self, probe: MemberProbe) -> None:
         """An engine's API told something: its version decides which names are read."""
