@@ -70,7 +70,7 @@ class Fetcher:
             auto_decompress=False,
             trust_env=False,
             raise_for_status=False,
-            trace_configs=[_trace()],
+            trace_configs=[progress_trace()],
             read_bufsize=1 << 18,
         )
         return self
@@ -168,7 +168,7 @@ class Fetcher:
         return known
 
 
-def _trace() -> aiohttp.TraceConfig:
+def progress_trace() -> aiohttp.TraceConfig:
     """Marks on the request's `Progress` how far it came."""
     trace = aiohttp.TraceConfig()
     trace.on_dns_resolvehost_start.append(_mark("resolving", True))
