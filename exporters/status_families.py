@@ -119,10 +119,19 @@ def _reasons(snapshot: Snapshot) -> Iterator[Row]:
 
 def _stalls(snapshot: Snapshot) -> Iterator[Row]:
     for report, _ in _judged(snapshot):
-        pods = _pods(report)
+        pods, ranked = _pods(report), _ranked(report)
         for stall in report.stalls:
             if stall.uid in pods:
-                yield (*pods[stall.uid], stall.rank), stall.seconds
+                yield (*pods[stall.uid], stall.rank if stall.uid in ranked else ""), stall.seconds
+
+
+def _ranked(report: DeploymentReport) -> set[str]:
+    """The members whose series name ranks; the series of the others carry no rank, here as everywhere."""
+    return {
+        target.status.key.member_uid
+        for target in report.targets
+        if any(name == "rank" for value in target.values for name, _ in value.labels)
+    }
 
 
 def _routed(snapshot: Snapshot) -> Iterator[tuple[tuple[str, ...], DeploymentReport, Convergence]]:

@@ -111,7 +111,7 @@ def deployments(items: Sequence[Json], *, wide: bool = False, width: int | None 
     """Deployments (summaries as ``/api/v1/deployments`` lists them), a line for each role and for the router."""
     rows = []
     for item in items:
-        names: list[str | Text] = [item["namespace"], item["name"], _phase(item), item["roleSummary"]]
+        names: list[str | Text] = [item["namespace"], item["name"], _phase(item), item["roleSummary"] or UNKNOWN]
         ends: list[str | Text] = [seconds(item["ageSeconds"]), state(item["state"])]
         targets = item["targets"]
         about = [f"{targets['Up']}/{sum(targets.values())}", item["message"]]

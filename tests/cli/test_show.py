@@ -70,10 +70,12 @@ def test_get_lists_roles_and_the_router(server: str, capsys) -> None:
     code, out, err = run(capsys, "get")
     assert (code, err) == (0, "")
     rows = cells(out)
-    assert rows[0][:5] == ["NAMESPACE", "DEPLOYMENT", "ROLE", "SOFTWARE", "REPLICAS"]
-    assert rows[1] == ["default", "chat", "server", "vllm", "2/2", "12", "-", "-", "-", "-", "1.0s", "Partial"]
+    assert rows[0][:7] == ["NAMESPACE", "DEPLOYMENT", "PHASE", "ROLES", "ROLE", "SOFTWARE", "REPLICAS"]
+    # nothing was judged here: phase, roles, eligible and serving are not known
+    judged, measured = ["-", "-"], ["12", "-", "-", "-", "-", "1.0s", "Partial"]
+    assert rows[1] == ["default", "chat", *judged, "server", "vllm", "2/2", "-", "-", *measured]
     assert rows[2] == ["router", "sglang_gateway", "1/1", "-", "1", "5.0%"]
-    assert rows[3][:7] == ["default", "parked", "server", "vllm", "0/0", "0", "0"]
+    assert rows[3][:11] == ["default", "parked", *judged, "server", "vllm", "0/0", "-", "-", "0", "0"]
     assert "lost" not in out
 
 
@@ -235,5 +237,7 @@ def test_no_colour_outside_a_terminal_and_none_when_unwanted(server: str) -> Non
     for more in ({}, {"FORCE_COLOR": "1", "NO_COLOR": "1"}):
         done = subprocess.run(command, capture_output=True, check=True, env={**os.environ, **more})
         assert b"\x1b[3" not in done.stdout, more
-    forced = subprocess.run(command, capture_output=True, check=True, env={**os.environ, "FORCE_COLOR": "1"})
+    forced = subprocess.run(
+        command, capture_output=True, check=True, env={**os.environ, "FORCE_COLOR": "1", "COLUMNS": "200"}
+    )
     assert b"\x1b[33mPartial" in forced.stdout

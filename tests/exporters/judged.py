@@ -99,7 +99,7 @@ TIMES = Histogram(bounds=(1.0, float("inf")), counts=(1.0, 2.0), sum=3.0)
 
 
 def pods() -> tuple[Pods, Pods]:
-    engines = Pods(desired=2).pod("p0", gauge("requests-running", 1.0)).pod("p1").pod("p2x")
+    engines = Pods(desired=2).pod("p0", gauge("requests-running", 1.0, rank="0")).pod("p1").pod("p2x")
     return engines, Pods("gate", "Router", "vllm_router").pod("gate-0")
 
 

@@ -111,7 +111,7 @@ def test_an_undecided_endpoint_has_no_eligibility_and_no_reason() -> None:
 
 
 def test_stalls_are_0_without_work_and_absent_where_nobody_knows() -> None:
-    assert rows("endpoint_stall_seconds", judged()) == {(*P0, "0"): 0.0, (*P1, "0"): 75.0}
+    assert rows("endpoint_stall_seconds", judged()) == {(*P0, "0"): 0.0, (*P1, ""): 75.0}
 
 
 G = (*D, "gate")
