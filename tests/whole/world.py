@@ -130,5 +130,13 @@ class Asking:
 
 @asynccontextmanager
 async def asking(watcher: Watcher) -> AsyncIterator[Asking]:
-    async with watcher, aiohttp.ClientSession() as session:
+    """Run a watcher."""
+    async with watcher, asking_of(watcher) as asked:
+        yield asked
+
+
+@asynccontextmanager
+async def asking_of(watcher: Watcher) -> AsyncIterator[Asking]:
+    """Ask a watcher that runs."""
+    async with aiohttp.ClientSession() as session:
         yield Asking(watcher, session)
