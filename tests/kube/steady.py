@@ -49,7 +49,8 @@ class TurnedClock:
         self.turned = 0.0
 
     def now(self) -> Instant:
-        return Instant(time.monotonic() + self.turned, 1_700_000_000.0 + self.turned)
+        mono = time.monotonic() + self.turned
+        return Instant(mono, 1_700_000_000.0 + mono % 100_000.0)
 
 
 async def until(true: Callable[[], object], seconds: float = 10.0) -> None:
