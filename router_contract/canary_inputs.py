@@ -31,7 +31,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     at: float
 
 
-class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
+class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome", tag="answer"):
     """A whole answer with ``status: success``. ``query`` is the text that was sent."""
 
     type: ResultType
@@ -41,7 +41,7 @@ class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
     query: str = ""
 
 
-class QueryTrouble(msgspec.Struct, frozen=True, kw_only=True, tag="trouble"):
+class QueryTrouble(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome", tag="trouble"):
     """No answer: why, in a sentence without anything the source sent.
 
     ``permanent`` trouble does not pass by itself: the configuration is wrong. ``retry_after`` is in seconds.

@@ -8,6 +8,7 @@ No text of a source reaches a message.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import ipaddress
 import math
@@ -129,11 +130,15 @@ class PromqlClient:
             said = f"the source asked not to be asked for another {silent:.0f} s"
             return QueryTrouble(reason=Reason.SOURCE_UNAVAILABLE, detail=said, query=query.text)
         try:
-            async with asyncio.timeout(max(0.0, end - now.mono)), self._slots:
-                left = end - self._clock.now().mono
-                outcome = await self._timed(source, query, min(query.timeout, left), whole=left <= query.timeout)
+            async with asyncio.timeout(max(0.0, end - now.mono)):
+                await self._slots.acquire()
         except TimeoutError:
             return _trouble(query, Reason.TIMEOUT, "the sample's deadline came before this query's turn")
+        try:
+            left = max(0.0, end - self._clock.now().mono)
+            outcome = await self._timed(source, query, min(query.timeout, left), whole=left <= query.timeout)
+        finally:
+            self._slots.release()
         if isinstance(outcome, QueryTrouble) and outcome.retry_after is not None:
             wait = min(outcome.retry_after, longest_wait)
             self._silent_until[origin] = self._clock.now().mono + wait
@@ -208,7 +213,8 @@ class PromqlClient:
                 return _trouble(query, Reason.AUTH_SECRET_MISSING, secret.detail, permanent=True)
             plain = source.address.bearer_token_file is not None or source.basic is None
             user = "" if source.basic is None else source.basic.username
-            headers["Authorization"] = f"Bearer {secret}" if plain else aiohttp.BasicAuth(user, secret).encode()
+            pair = base64.b64encode(f"{user}:{secret}".encode()).decode()
+            headers["Authorization"] = f"Bearer {secret}" if plain else f"Basic {pair}"
         return headers
 
     async def _outcome(
