@@ -6,6 +6,8 @@ restart, so its times are wall seconds. The same inputs always give the same ver
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import msgspec
 
 from router_contract.platform_facts import PlatformFacts
@@ -24,7 +26,7 @@ from router_contract.status import (
     RoleStatus,
     Transition,
 )
-from router_contract.targets import Deployment, Ready
+from router_contract.targets import Deployment, Member, Ready, Role
 from router_contract.verdicts import Condition, Status
 
 
@@ -177,7 +179,7 @@ class JudgePolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return 2 * self.scrape_period + self.scrape_timeout
 
 
-class DeploymentInputs(msgspec.Struct, frozen=True, kw_only=True):
+class DeploymentInputs(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """All that one judging pass sees of one deployment. ``views`` holds the last view and the last failure per Pod.
 
     ``extra`` are conditions that other judges computed for the same instant.
@@ -191,9 +193,30 @@ class DeploymentInputs(msgspec.Struct, frozen=True, kw_only=True):
     freshness: tuple[TargetFreshness, ...] = ()
     extra: tuple[Condition, ...] = ()
 
+    @cached_property
+    def _seen(self) -> dict[str, MemberEvidence]:
+        return {item.uid: item for item in reversed(self.members)}
+
+    @cached_property
+    def _places(self) -> dict[str, list[tuple[Role, Member]]]:
+        found: dict[str, list[tuple[Role, Member]]] = {}
+        for role in self.deployment.roles:
+            for member in role.members():
+                for place in {f"host {member.host}", f"name {member.name}"}:
+                    found.setdefault(place, []).append((role, member))
+        return found
+
     def evidence(self, uid: str) -> MemberEvidence:
         """What was seen of a member; nothing, when nobody looked."""
-        return next((item for item in self.members if item.uid == uid), MemberEvidence(uid=uid))
+        return self._seen.get(uid) or MemberEvidence(uid=uid)
+
+    def at_host(self, host: str) -> list[tuple[Role, Member]]:
+        """The engine members at an address, with their roles."""
+        return self._places.get(f"host {host}", [])
+
+    def named(self, name: str) -> list[tuple[Role, Member]]:
+        """The engine members of a name, with their roles."""
+        return self._places.get(f"name {name}", [])
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):

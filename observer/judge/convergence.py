@@ -7,6 +7,7 @@ too. Only a complete, fresh, identity-bound and agreeing set of views is Confirm
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -25,7 +26,7 @@ class Listener(msgspec.Struct, frozen=True, order=True):
     role: str
 
 
-class Selection(msgspec.Struct, frozen=True, kw_only=True):
+class Selection(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The routers' views put together. ``valid`` says that every required view is usable.
 
     ``selected`` and ``refused`` may overlap only when views conflict. ``fault`` is the sentence behind Unknown.
@@ -40,7 +41,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     refused: frozenset[Listener] = frozenset()
     conflicts: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def listed(self) -> frozenset[str]:
         """The members that some view names, when the views are valid."""
         return frozenset(item.uid for item in self.selected | self.refused) if self.valid else frozenset()
@@ -147,17 +148,17 @@ def bind_row(row: WorkerRow, view: RouterView, inputs: DeploymentInputs) -> List
     A member first seen after the view was read cannot be what the view names, even at the same address.
     """
     found: list[Listener] = []
-    for role in inputs.deployment.roles:
-        for member in role.members():
-            port = _port_of(row, view, member)
-            if port is None or member.terminating or not member.started:
-                continue
-            if inputs.facts.seats and (member.seat is None or member.seat < 0):
-                continue
-            first_seen = inputs.evidence(member.uid).first_seen
-            if first_seen is not None and first_seen.mono > view.read_at.mono:
-                continue
-            found.append(Listener(member.uid, port, role.name))
+    candidates = inputs.named(row.endpoint) if view.source is ViewSource.SERIES else inputs.at_host(row.host)
+    for role, member in candidates:
+        port = _port_of(row, view, member)
+        if port is None or member.terminating or not member.started:
+            continue
+        if inputs.facts.seats and (member.seat is None or member.seat < 0):
+            continue
+        first_seen = inputs.evidence(member.uid).first_seen
+        if first_seen is not None and first_seen.mono > view.read_at.mono:
+            continue
+        found.append(Listener(member.uid, port, role.name))
     return found[0] if len(found) == 1 else None
 
 

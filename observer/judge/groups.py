@@ -39,9 +39,13 @@ HELD = frozenset({GroupState.UNVERIFIED, GroupState.AWAITING_OBSERVATION, GroupS
 
 
 class JudgedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A group's verdict, what is kept of it, how its members stand, and whether it was observed at all."""
+    """A group's verdict, what is kept of it, how its members stand, and whether it was observed at all.
+
+    ``replica`` is what discovery says of its place, members that leave included.
+    """
 
     verdict: GroupVerdict
+    replica: Replica
     record: GroupRecord
     standings: tuple[MemberStanding, ...]
     serving: tuple[str, ...]
@@ -63,6 +67,7 @@ def judge_groups(
 ) -> tuple[JudgedGroup, ...]:
     """Every group of every role, in the order of the deployment."""
     judged = []
+    records = {(item.role, item.ordinal, item.generation): item for item in reversed(stored.groups)}
     for role in inputs.deployment.roles:
         parallelism = read_parallelism(role, managed=inputs.facts.managed, ranks_seen=ranks_seen(inputs, role))
         meaning = readiness(role, inputs.facts)
@@ -81,7 +86,8 @@ def judge_groups(
             )
             if role.elastic and not context.members:
                 continue
-            record = _record(context, stored)
+            # exactly this generation: another set of members inherits nothing
+            record = records.get((role.name, replica.ordinal, generation(context)))
             judged.append(_judge(msgspec.structs.replace(context, record=record), selection))
     return tuple(judged)
 
@@ -100,19 +106,6 @@ def _members(replica: Replica) -> tuple[Member, ...]:
 def generation(context: GroupContext) -> str:
     """The sorted UIDs; of a replica whose members are all leaving, theirs, so that a reader sees what goes."""
     return "/".join(sorted(member.uid for member in context.members or context.terminating))
-
-
-def _record(context: GroupContext, stored: Stored) -> GroupRecord | None:
-    """The kept record of exactly this generation, or none."""
-    wanted = generation(context)
-    return next(
-        (
-            item
-            for item in stored.groups
-            if item.role == context.role.name and item.ordinal == context.replica.ordinal and item.generation == wanted
-        ),
-        None,
-    )
 
 
 def _judge(context: GroupContext, selection: Selection) -> JudgedGroup:
@@ -140,6 +133,7 @@ def _judge(context: GroupContext, selection: Selection) -> JudgedGroup:
     )
     return JudgedGroup(
         verdict=verdict,
+        replica=context.replica,
         record=record,
         standings=tuple(item for item in standings if item.uid in {member.uid for member in context.serving}),
         serving=tuple(sorted(member.uid for member in context.serving)),

@@ -103,21 +103,12 @@ def _deleting(inputs: DeploymentInputs, stored: Stored, now: Instant) -> Judged:
 
 
 def _drain(inputs: DeploymentInputs, groups: Sequence[JudgedGroup]) -> tuple[DrainAnswer, ...]:
-    answers = []
-    for role in inputs.deployment.roles:
-        for replica in role.replicas:
-            members = {member.uid for member in replica.members}
-            group = next(
-                (
-                    item
-                    for item in groups
-                    if item.verdict.role == role.name and {member.uid for member in item.verdict.members} <= members
-                ),
-                None,
-            )
-            if group is not None and not role.elastic:
-                answers.append(drain_answer(inputs, role, replica, group))
-    return tuple(answers)
+    roles = {role.name: role for role in inputs.deployment.roles}
+    return tuple(
+        drain_answer(inputs, roles[item.verdict.role], item.replica, item)
+        for item in groups
+        if not item.verdict.elastic
+    )
 
 
 def _proof_wanted(inputs: DeploymentInputs, groups: Sequence[JudgedGroup], now: Instant, policy: JudgePolicy) -> bool:

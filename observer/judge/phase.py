@@ -14,7 +14,7 @@ from observer.judge.standing import refused_since_answer
 from router_contract.judging import DeploymentInputs
 from router_contract.platform_facts import Unset
 from router_contract.status import Endpoints, GroupVerdict, Phase, RoleStatus
-from router_contract.targets import Ready, Role, RoleKind
+from router_contract.targets import Member, Ready, Role, RoleKind
 from router_contract.verdicts import Condition, Status
 
 _LETTERS = ((RoleKind.SERVER, "S"), (RoleKind.ENCODE, "E"), (RoleKind.PREFILL, "P"), (RoleKind.DECODE, "D"))
@@ -30,7 +30,7 @@ def role_status(
         name=role.name,
         kind=role.kind,
         desired=role.desired,
-        ready=_ready(inputs, role, [item.verdict for item in own]),
+        ready=_ready(inputs, role, own),
         unmanaged=bool(role.command) if inputs.facts.managed else None,
         quota_reserved=_quota(inputs, role),
         assigned_flavors=_flavors(inputs, role),
@@ -41,7 +41,7 @@ def role_status(
     )
 
 
-def _ready(inputs: DeploymentInputs, role: Role, groups: Sequence[GroupVerdict]) -> int | None:
+def _ready(inputs: DeploymentInputs, role: Role, groups: Sequence[JudgedGroup]) -> int | None:
     """Ready replicas; ``None`` while one of them is not known. An elastic role counts its master."""
     if not inputs.deployment.complete:
         return None
@@ -60,45 +60,28 @@ def _elastic_ready(role: Role) -> bool | None:
     return None if Ready.UNKNOWN in states else Ready.FALSE not in states
 
 
-def _replica_ready(inputs: DeploymentInputs, role: Role, group: GroupVerdict) -> bool | None:
-    replica = next(
-        (item for item in role.replicas if item.ordinal == group.ordinal and _same(item.members, group)), None
-    )
-    if replica is None:
-        return None
-    members = tuple(member for member in replica.members if not member.terminating and not member.ancillary)
-    total, _ = built_with(role, replica, members, declared=inputs.facts.declared)
+def _replica_ready(inputs: DeploymentInputs, role: Role, group: JudgedGroup) -> bool | None:
+    members = tuple(member for member in group.replica.members if not member.terminating and not member.ancillary)
+    total, _ = built_with(role, group.replica, members, declared=inputs.facts.declared)
     if total is None:
         return None
     if len(members) < total:
         return False
-    states = [_member_ready(inputs, group, member.uid) for member in members if member.serves or not _reading(inputs)]
+    by_reading = inputs.facts.ready_by_reading
+    states = [_member_ready(inputs, group.verdict, member) for member in members if member.serves or not by_reading]
     if False in states:
         return False
     return None if None in states or not states else True
 
 
-def _same(members: Sequence[object], group: GroupVerdict) -> bool:
-    uids = {getattr(member, "uid", "") for member in members}
-    return all(member.uid in uids for member in group.members)
-
-
-def _reading(inputs: DeploymentInputs) -> bool:
-    return inputs.facts.ready_by_reading
-
-
-def _member_ready(inputs: DeploymentInputs, group: GroupVerdict, uid: str) -> bool | None:
+def _member_ready(inputs: DeploymentInputs, group: GroupVerdict, member: Member) -> bool | None:
     """A Pod's own Ready on a platform; on static targets what our reads said, where a refused engine is not ready."""
-    if _reading(inputs):
-        verdict = next((member for member in group.members if member.uid == uid), None)
-        if verdict is None or verdict.ready == Ready.TRUE:
-            return None if verdict is None else True
-        return False if verdict.ready == Ready.FALSE or refused_since_answer(inputs.evidence(uid)) else None
-    for role in inputs.deployment.roles:
-        for member in role.members():
-            if member.uid == uid:
-                return {Ready.TRUE: True, Ready.FALSE: False}.get(member.ready)
-    return None
+    if not inputs.facts.ready_by_reading:
+        return {Ready.TRUE: True, Ready.FALSE: False}.get(member.ready)
+    ready = next((item.ready for item in group.members if item.uid == member.uid), Ready.UNKNOWN.value)
+    if ready == Ready.TRUE:
+        return True
+    return False if ready == Ready.FALSE or refused_since_answer(inputs.evidence(member.uid)) else None
 
 
 def _quota(inputs: DeploymentInputs, role: Role) -> int | None:
