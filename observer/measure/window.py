@@ -13,6 +13,9 @@ created by its first use and its paired signal was read before, in the same inca
 that it was still 0. Any other new series may have been hidden (another model, a family that was unreadable), so its
 first read is a baseline. A family that is unreadable or torn in one body keeps its older read as the baseline: the next
 good read closes the longer pair. A series that is gone from a readable body is closed.
+
+What was proved to be 0 at one read was 0 at every read before it in the same life. So the window of a series that
+began at its first use reaches as far back as those of the others in its body, and may be added to them.
 """
 
 from __future__ import annotations
@@ -208,9 +211,12 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         part: Floats | None = None
         start = end = 0.0
         lossy = False
-        for link in reversed(self.links):
+        from_zero = False
+        for index, link in enumerate(reversed(self.links)):
             there = link.columns.where.get((series.signal, series.labels))
             if there is None or link.columns.bounds(there) != bounds:
+                if there is None and from_zero:
+                    start = self._zeros((series.signal, series.labels), index, (start, end), span, longest)
                 break
             step = Step.DELTA if link.steps is None else link.steps[there]
             if step == Step.SKIPPED and part is not None:
@@ -229,9 +235,23 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             part = values if part is None else part + values
             start = begins
             lossy = lossy or step == Step.RESET or there in link.lossy
+            from_zero = step == Step.DELTA and begins == link.start
         if part is None:
             return MissingCode.AWAITING_SECOND_SAMPLE
         return _window(columns, place, part, end - start, lossy=lossy)
+
+    def _zeros(
+        self, key: tuple[str, OurLabels], newer: int, window: tuple[float, float], span: float, longest: float
+    ) -> float:
+        """The start of a window after the links before a series' first use, in which it was 0; no restart lies there."""
+        start, end = window
+        for link in list(reversed(self.links))[newer:]:
+            restarted = link.steps is not None and Step.RESET in link.steps
+            far = _too_long(end, link.start, link.end, span) or end - link.start > longest
+            if link.end != start or restarted or far or key in link.columns.where:
+                break
+            start = link.start
+        return start
 
 
 def _differ(one: Hashable | None, other: Hashable | None) -> bool:

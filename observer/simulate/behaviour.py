@@ -9,13 +9,14 @@ import random
 class Behaviour:
     """Switches of one engine.
 
-    ``slowdown`` multiplies every time. ``error_rate`` is the share of inference calls answered 500. `stall` stops all
-    progress while metrics go on showing levels; `hang` also freezes the metrics as they were with work running.
+    ``slowdown`` multiplies every time. ``error_rate`` is the share of inference calls answered ``error_status``.
+    `stall` stops all progress while metrics go on showing levels; `hang` also freezes the metrics as they were with work running.
     """
 
     def __init__(self, seed: int = 0) -> None:
         self.slowdown = 1.0
         self.error_rate = 0.0
+        self.error_status = 500
         self.hanging = False
         self._random = random.Random(seed)
         self._moving = asyncio.Event()
@@ -37,11 +38,11 @@ class Behaviour:
 
     def steady(self) -> None:
         """Back to normal; what was stuck goes on."""
-        self.slowdown, self.error_rate, self.hanging = 1.0, 0.0, False
+        self.slowdown, self.error_rate, self.error_status, self.hanging = 1.0, 0.0, 500, False
         self._moving.set()
 
     def draws_error(self) -> bool:
-        """Whether the next call is to be answered 500."""
+        """Whether the next call is to be answered with an error."""
         return self.error_rate > 0 and self._random.random() < self.error_rate
 
     async def pause(self, seconds: float) -> None:

@@ -207,7 +207,8 @@ class SimulatedEngine(ABC):
 
     async def _serve(self, request: web.Request, body: bytes, shape: str) -> web.StreamResponse:
         if self.behaviour.draws_error():
-            return reply({"error": {"message": "simulated failure", "code": 500}}, status=500)
+            status = self.behaviour.error_status
+            return reply({"error": {"message": "simulated failure", "code": status}}, status=status)
         headers = {name: value for name, value in request.headers.items() if name == "X-data-parallel-rank"}
         call = read_call(body, headers, shape, self.spec, strict_model=self.strict_model)
         if self.kind == RoleKind.PREFILL:

@@ -221,6 +221,52 @@ def test_a_new_series_is_no_zero_where_its_pair_was_not_read():
     )
 
 
+FIRST_USE = {
+    "as long as the window of its pair": (
+        [(0, prompt(1)), (15, prompt(2)), (30, prompt(3, b"toy:preempted_total 5\n"))],
+        (5.0, 30.0, False),
+    ),
+    "and further with every read": (
+        [
+            (0, prompt(1)),
+            (15, prompt(2)),
+            (30, prompt(3, b"toy:preempted_total 5\n")),
+            (45, prompt(3, b"toy:preempted_total 6\n")),
+        ],
+        (6.0, 45.0, False),
+    ),
+    "no longer than the span": (
+        [*((15 * n, prompt(n)) for n in range(9)), (135, prompt(9, b"toy:preempted_total 5\n"))],
+        (5.0, 60.0, False),
+    ),
+    "not into the life before": (
+        [
+            (0, prompt(1), {"incarnation": 1}),
+            (15, prompt(2), {"incarnation": 1}),
+            (30, prompt(1), {"incarnation": 2}),
+            (45, prompt(2, b"toy:preempted_total 5\n"), {"incarnation": 2}),
+        ],
+        (5.0, 15.0, False),
+    ),
+    "not past a read that had it": (
+        [
+            (0, prompt(1, b"toy:preempted_total 4\n")),
+            (15, prompt(2, b"toy:preempted_total 4\n")),
+            (30, prompt(2)),
+            (45, prompt(2)),
+            (60, prompt(3, b"toy:preempted_total 5\n")),
+        ],
+        (5.0, 30.0, False),
+    ),
+}
+
+
+@pytest.mark.parametrize(("reads", "wanted"), FIRST_USE.values(), ids=FIRST_USE)
+def test_a_series_that_begins_at_its_first_use_was_zero_in_the_reads_before(reads, wanted):
+    """So what is added to it, or divided by it, has the same window."""
+    assert increase(chain(*reads), "preemptions") == wanted
+
+
 def test_a_new_series_after_a_restart_was_counted_since():
     found = chain((0, done(stop=3), {"incarnation": 1}), (15, done(stop=4, length=2), {"incarnation": 2}))
     assert increase(found, "requests-finished", (("reason", "length"),)) == (2.0, 15.0, True)
