@@ -32,13 +32,19 @@ class Authority:
         Path(self.ca_file).write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(
-        self, name: str, *, names: tuple[str, ...] = (), days: int = 1, self_signed: bool = False
+        self,
+        name: str,
+        *,
+        names: tuple[str, ...] = (),
+        days: int = 1,
+        self_signed: bool = False,
+        groups: tuple[str, ...] = (),
     ) -> tuple[str, str]:
-        """Files of a certificate and its key, for these DNS names or IP addresses."""
+        """Files of a certificate and its key, for these DNS names or IP addresses; ``groups`` are its organizations."""
         key = ec.generate_private_key(ec.SECP256R1())
         alternatives = [_alternative(each) for each in names]
         issuer, signer = (_name(name), key) if self_signed else (_name(self._name), self._key)
-        builder = _builder(_name(name), issuer, key, days=days).add_extension(
+        builder = _builder(_name(name, groups), issuer, key, days=days).add_extension(
             x509.BasicConstraints(ca=False, path_length=None), critical=True
         )
         builder = builder.add_extension(
@@ -66,8 +72,9 @@ class Authority:
         return context
 
 
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+def _name(text: str, groups: tuple[str, ...] = ()) -> x509.Name:
+    organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    return x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
 def _alternative(text: str) -> x509.GeneralName:
