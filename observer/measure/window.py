@@ -21,6 +21,7 @@ began at its first use reaches as far back as those of the others in its body, a
 from __future__ import annotations
 
 from collections.abc import Hashable
+from itertools import zip_longest
 
 import msgspec
 
@@ -245,10 +246,12 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     ) -> float:
         """The start of a window after the links before a series' first use, in which it was 0; no restart lies there."""
         start, end = window
-        for link in list(reversed(self.links))[newer:]:
+        older = list(reversed(self.links))[newer:]
+        for link, before in zip_longest(older, older[1:]):
             restarted = link.steps is not None and Step.RESET in link.steps
             far = _too_long(end, link.start, link.end, span) or end - link.start > longest
-            if link.end != start or restarted or far or key in link.columns.where:
+            had = before is not None and key in before.columns.where
+            if link.end != start or restarted or far or had:
                 break
             start = link.start
         return start
