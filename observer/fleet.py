@@ -6,7 +6,7 @@ instant, each with its age and state, or with the code that says why it is missi
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -27,7 +27,7 @@ from router_contract.readings import (
     Window,
 )
 from router_contract.signals import SIGNALS, Kind
-from router_contract.targets import Component, Deployment, Member, Target, TargetKey
+from router_contract.targets import Component, Deployment, Member, Target
 from router_contract.verdicts import DeploymentReport, RoleMeasurement, TargetReport, TargetState, TargetStatus
 from router_contract.vocabulary import Vocabulary
 
@@ -47,7 +47,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Everything kept of one target.
 
     ``frame`` is the last good read, begun at ``read_at``; ``failure`` the last failed one. ``consecutive`` counts
-    failures since the last good read. ``vocabulary`` is ``None`` for software that no table knows.
+    failures since the last good read. ``vocabulary`` is ``None`` for software that no table knows. ``as_read`` keeps
+    what `values` made of the last good read.
     """
 
     target: Target
@@ -63,6 +64,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     reads: int = 0
     failures: int = 0
     consecutive: int = 0
+    as_read: dict[Policy, tuple[SignalValue, ...]] = msgspec.field(default_factory=dict)
 
 
 def read(record: Record, frame: Frame, chain: Chain, at: Instant, *, duration: float, body_bytes: int) -> Record:
@@ -77,6 +79,7 @@ def read(record: Record, frame: Frame, chain: Chain, at: Instant, *, duration: f
         body_bytes=body_bytes,
         reads=record.reads + 1,
         consecutive=0,
+        as_read={},
     )
 
 
@@ -112,34 +115,53 @@ def values(record: Record, now: Instant, policy: Policy) -> tuple[SignalValue, .
             SignalValue(signal=signal, source=source, missing=code, window_missing=code)
             for signal, source in sources(record.vocabulary, record.version).items()
         )
-    found: list[SignalValue] = []
-    for signal, source in sources(record.vocabulary, record.version).items():
-        series = record.frame.series(signal)
-        gaps = record.frame.gaps(signal)
+    age = now.mono - record.read_at.mono
+    return tuple(_aged(value, state, age, policy) for value in _as_read(record, record.read_at, policy))
+
+
+def _aged(value: SignalValue, state: State, age: float, policy: Policy) -> SignalValue:
+    """A value some time after its read. A window outlives `Policy.longest` no more than a value outlives its end."""
+    if value.missing is not None:
+        return msgspec.structs.replace(value, age_seconds=age)
+    if age > policy.longest and value.running_total is not None:
+        code = MissingCode.EXPIRED
+        return msgspec.structs.replace(value, state=state, age_seconds=age, window=None, window_missing=code)
+    return msgspec.structs.replace(value, state=state, age_seconds=age)
+
+
+def _as_read(record: Record, at: Instant, policy: Policy) -> tuple[SignalValue, ...]:
+    """Every signal as it was at its read, made once for each read: what ages is little, what is looked up is not."""
+    made = record.as_read.get(policy)
+    if made is None:
+        made = record.as_read[policy] = tuple(_make(record, at, policy))
+    return made
+
+
+def _make(record: Record, at: Instant, policy: Policy) -> Iterator[SignalValue]:
+    frame, table = record.frame, record.vocabulary
+    if frame is None or table is None:
+        return
+    for signal, source in sources(table, record.version).items():
+        series, gaps = frame.series(signal), frame.gaps(signal)
         if not series and not gaps:
-            gaps = (((), record.frame.missing(signal) or MissingCode.ABSENT),)
-        found += [_missing(record.read_at, signal, labels, source, code, now) for labels, code in gaps]
+            gaps = (((), frame.missing(signal) or MissingCode.ABSENT),)
+        yield from (_missing(at, signal, labels, source, code) for labels, code in gaps)
         for each in series:
-            window, why = _window(record, signal, each.labels, now, policy)
+            window, why = _window(record, signal, each.labels, at, policy)
             total = record.chain.total(signal, each.labels) if SIGNALS[signal].kind in _MOVING else None
-            found.append(
-                SignalValue(
-                    signal=signal,
-                    labels=each.labels,
-                    value=each.value,
-                    histogram=each.histogram,
-                    info=each.info,
-                    state=state,
-                    age_seconds=now.mono - record.read_at.mono,
-                    observed_at=record.read_at.wall,
-                    source=each.source,
-                    window=window,
-                    window_missing=why,
-                    running_total=total.count if isinstance(total, Histogram) else total,
-                    running_histogram=total if isinstance(total, Histogram) else None,
-                )
+            yield SignalValue(
+                signal=signal,
+                labels=each.labels,
+                value=each.value,
+                histogram=each.histogram,
+                info=each.info,
+                observed_at=at.wall,
+                source=each.source,
+                window=window,
+                window_missing=why,
+                running_total=total.count if isinstance(total, Histogram) else total,
+                running_histogram=total if isinstance(total, Histogram) else None,
             )
-    return tuple(found)
 
 
 def _why_nothing(record: Record) -> MissingCode:
@@ -149,7 +171,7 @@ def _why_nothing(record: Record) -> MissingCode:
 
 
 def _missing(
-    at: Instant, signal: str, labels: tuple[tuple[str, str], ...], source: str, code: MissingCode, now: Instant
+    at: Instant, signal: str, labels: tuple[tuple[str, str], ...], source: str, code: MissingCode
 ) -> SignalValue:
     """A signal that a readable body did not have: the age of that body is the age of the finding."""
     return SignalValue(
@@ -158,7 +180,6 @@ def _missing(
         source=source,
         missing=code,
         window_missing=code,
-        age_seconds=now.mono - at.mono,
         observed_at=at.wall,
     )
 
@@ -329,8 +350,3 @@ def _roles(
 def incarnation(member: Member) -> Hashable:
     """What is known of a member's life besides its series; ``None`` where the platform tells nothing."""
     return None if member.restarts is None and member.started_at is None else (member.restarts, member.started_at)
-
-
-def wanted_keys(deployments: Iterable[Deployment]) -> dict[TargetKey, Target]:
-    """Every target of every deployment by its key."""
-    return {target.key: target for deployment in deployments for target in deployment.targets()}

@@ -70,7 +70,7 @@ class Store:
     def set_deployments(self, deployments: Iterable[Deployment], now: Instant) -> None:
         """The deployments that exist now. Records of targets that are gone are dropped with everything they held."""
         found = {deployment.key: deployment for deployment in deployments}
-        targets = fleet.wanted_keys(found.values())
+        targets = {target.key: target for deployment in found.values() for target in deployment.targets()}
         self._note_departed(found, targets)
         self.unknown = {}
         self._records = {key: self._record(key, target, now) for key, target in targets.items()}
