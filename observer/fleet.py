@@ -110,10 +110,9 @@ def values(record: Record, now: Instant, policy: Policy) -> tuple[SignalValue, .
         return ()
     state = state_at(record, now, policy)
     if state is State.MISSING or record.frame is None or record.read_at is None:
-        code = _why_nothing(record)
+        code, told = _why_nothing(record), sources(record.vocabulary, record.version).items()
         return tuple(
-            SignalValue(signal=signal, source=source, missing=code, window_missing=code)
-            for signal, source in sources(record.vocabulary, record.version).items()
+            SignalValue(signal=name, source=source, missing=code, window_missing=code) for name, source in told
         )
     age = now.mono - record.read_at.mono
     return tuple(_aged(value, state, age, policy) for value in _as_read(record, record.read_at, policy))
@@ -124,8 +123,7 @@ def _aged(value: SignalValue, state: State, age: float, policy: Policy) -> Signa
     if value.missing is not None:
         return msgspec.structs.replace(value, age_seconds=age)
     if age > policy.longest and value.running_total is not None:
-        code = MissingCode.EXPIRED
-        return msgspec.structs.replace(value, state=state, age_seconds=age, window=None, window_missing=code)
+        value = msgspec.structs.replace(value, window=None, window_missing=MissingCode.EXPIRED)
     return msgspec.structs.replace(value, state=state, age_seconds=age)
 
 
