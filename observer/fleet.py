@@ -99,9 +99,7 @@ def state_at(record: Record, now: Instant, policy: Policy) -> State:
     if record.read_at is None:
         return State.MISSING
     age = now.mono - record.read_at.mono
-    if age <= policy.fresh:
-        return State.FRESH
-    return State.STALE if age <= policy.expire else State.MISSING
+    return State.FRESH if age <= policy.fresh else State.STALE if age <= policy.expire else State.MISSING
 
 
 def values(record: Record, now: Instant, policy: Policy) -> tuple[SignalValue, ...]:
