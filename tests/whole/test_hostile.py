@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import uvloop
 
 from observer.app.watcher import Watcher
@@ -145,7 +147,8 @@ async def every_kind(folder: Path) -> tuple[Seen, float]:
     return seen, lags["0.25"] / lags["+Inf"]
 
 
-def test_each_lie_has_its_kind_and_the_good_ones_stay_fresh(tmp_path: Path) -> None:
+def test_each_lie_has_its_kind_and_the_good_ones_stay_fresh(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
     tune_allocator()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         seen, on_time = runner.run(every_kind(tmp_path))
@@ -205,7 +208,8 @@ async def half_dead() -> tuple[Seen, dict[str, float]]:
         return seen, {status.member: status.reads for status in statuses}
 
 
-def test_half_of_a_thousand_targets_are_dead(tmp_path: Path) -> None:
+def test_half_of_a_thousand_targets_are_dead(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
     tune_allocator()
     raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
