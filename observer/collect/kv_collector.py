@@ -205,9 +205,13 @@ class KvCollector:
         size = 0
         for sid, messages in lot.live:
             # A slice is a bound on bytes, so that a burst never keeps the loop from its other tasks for long.
-            for frames in messages:
+            for number, frames in enumerate(messages):
+                subscription = self._by_sid.get(sid)
+                if subscription is None:
+                    self._receiver.discard(len(messages) - number)
+                    break
                 size += len(frames[-1])
-                self._live(sid, frames, lot.at)
+                self._live(subscription, frames, lot.at)
                 if size > _SLICE_BYTES:
                     size = 0
                     await asyncio.sleep(0)
@@ -219,11 +223,7 @@ class KvCollector:
                     size = 0
                     await asyncio.sleep(0)
 
-    def _live(self, sid: int, frames: list[bytes], at: Instant) -> None:
-        subscription = self._by_sid.get(sid)
-        if subscription is None:
-            self._receiver.discard(1)
-            return
+    def _live(self, subscription: _Subscription, frames: list[bytes], at: Instant) -> None:
         message = read_live(frames)
         stream = subscription.stream
         if isinstance(message, Rejected):

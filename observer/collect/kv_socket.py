@@ -29,7 +29,7 @@ class ReceiverLimits(msgspec.Struct, frozen=True, kw_only=True):
     """``capacity_bytes`` may wait for the loop; ``linger`` seconds gather a lot; ``share`` messages a socket a round."""
 
     capacity_bytes: int = 64 << 20
-    linger: float = 0.005
+    linger: float = 0.010
     share: int = 512
     sockets: SocketLimits = SocketLimits()
 
@@ -300,13 +300,15 @@ class Receiver:
         than being refused it.
         """
         messages: list[list[bytes]] = []
-        receive, option = socket.recv_multipart, socket.getsockopt
+        receive, option, more = socket.recv, socket.getsockopt, zmq.RCVMORE
         try:
-            messages.append(receive(zmq.NOBLOCK))
-            if not option(zmq.EVENTS) & zmq.POLLIN:
-                return messages
-            for _ in range(self._limits.share):
-                messages.append(receive(zmq.NOBLOCK))  # noqa: PERF401 - what came before zmq.Again must be kept
+            for number in range(self._limits.share):
+                frames = [receive(zmq.NOBLOCK)]
+                while option(more):
+                    frames.append(receive(zmq.NOBLOCK))
+                messages.append(frames)
+                if number == 0 and not option(zmq.EVENTS) & zmq.POLLIN:
+                    return messages
         except zmq.Again:
             return messages
         self._again[fd] = None
