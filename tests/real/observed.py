@@ -78,8 +78,12 @@ class Observed:
                         {
                             "name": kind.lower(),
                             "kind": kind,
-                            "addresses": [
-                                {"name": engine.name, "address": urlsplit(engine.url).netloc} for engine in engines
+                            "replicas": [
+                                {
+                                    "ordinal": int(engine.name.removeprefix("e")),
+                                    "members": [{"name": engine.name, "address": urlsplit(engine.url).netloc}],
+                                }
+                                for engine in engines
                             ],
                         }
                         for kind, engines in roles.items()
