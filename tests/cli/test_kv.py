@@ -1,0 +1,98 @@
+"""`observer kv`: a recording decoded without an observer, a deployment's streams as tables."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from observer.cli.kv import kv, residency_table, streams_table
+
+RECORDINGS = Path(__file__).parents[1] / "recordings"
+
+
+def decode(*arguments: str) -> tuple[int, str]:
+    found = CliRunner().invoke(kv, ["decode", *arguments])
+    return found.exit_code, found.output
+
+
+def test_a_recording_becomes_one_object_a_row():
+    code, output = decode(str(RECORDINGS / "kv-events/vllm-0.32.0-int.jsonl"), "-o", "json")
+    rows = [json.loads(line) for line in output.splitlines()]
+    assert code == 0
+    assert len(rows) == 13
+    assert rows[0]["events"][0]["block_hashes"] == ["11400714819323198485", "4354685564936845354"]
+    assert rows[0]["events"][0]["token_count"] == 8
+    assert rows[7] == {"line": 9, "kind": "replay-request", "start": 3}
+    assert rows[-1]["end"] is True
+
+
+def test_tokens_are_printed_when_asked_for():
+    _, output = decode(str(RECORDINGS / "kv-events/vllm-0.32.0-int.jsonl"), "--tokens")
+    assert json.loads(output.splitlines()[0])["events"][0]["token_ids"] == list(range(8))
+
+
+def test_damage_is_named_and_judged():
+    _, output = decode(str(RECORDINGS / "kv-events/mut-vllm-0.32.0-map.jsonl"))
+    rows = {row["name"]: row for row in map(json.loads, output.splitlines())}
+    assert rows["unknown-tag"]["skipped"][0]["unknownKind"] is True
+    assert rows["bad-types"]["skipped"][0]["detail"].startswith("BlockStored: Expected `array`")
+    assert rows["not-msgpack"]["undecodable"]
+    assert rows["two-frames"]["rejected"] == "frames"
+    assert rows["back-0"]["outcome"] == ["duplicate"]
+
+
+def test_a_table_has_a_line_for_each_row():
+    _, output = decode(str(RECORDINGS / "kv-events/mut-vllm-0.32.0-map.jsonl"), "-o", "table")
+    assert len(output.splitlines()) == 29
+    assert "gap; applied" in output
+
+
+def test_a_file_that_is_no_recording_is_refused_by_line(tmp_path):
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"frames": []}\nnot json\n')
+    code, output = decode(str(bad))
+    assert code == 1
+    assert "line 2" in output
+    assert decode(str(tmp_path / "missing.jsonl"))[0] == 2
+
+
+def test_a_word_that_is_no_command_is_a_deployments_name():
+    found = CliRunner().invoke(kv, ["my-model", "--server", "127.0.0.1:1"])
+    assert found.exit_code in (1, 3)
+    assert "no observer answers" in found.output
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_streams_and_residency_are_drawn(wide):
+    stream = {
+        "pod": "pod-0",
+        "rank": 0,
+        "state": "Live",
+        "history": "complete",
+        "approximate": [],
+        "endpoint": "tcp://h:1",
+        "counters": {"events": {"stored": 3}, "gaps": 1, "missed": 0, "repaired": 2, "resets": 0},
+        "media": [{"medium": "GPU", "blocks": 5}],
+        "unanchored": 0,
+    }
+    residency = {
+        "space": {"engine": "vllm", "version": "0.32.0", "hashType": "uint64", "blockSize": 16},
+        "medium": "GPU",
+        "group": 0,
+        "unique": 5,
+        "total": 5,
+        "shared": 0,
+    }
+    out = StringIO()
+    console = Console(file=out, width=200)
+    console.print(streams_table([stream], wide=wide), residency_table([residency]), streams_table([], wide=wide))
+    text = out.getvalue()
+    assert "GPU:5" in text
+    assert ("tcp://h:1" in text) is wide
+    assert "unknown" in text
+    assert "no KV-event publisher is subscribed to" in text
