@@ -124,7 +124,8 @@ class NativeObservation(msgspec.Struct, frozen=True, kw_only=True, tag="native")
     ``since_step`` has everything since the step began and its Pods were warm; ``recent`` what came after the last
     conclusive sample, so that nothing counts twice. ``expected`` Pods should have been read; ``missing`` were not,
     ``warming`` are not warm, ``unattributed`` could not be given to a revision. ``mixed_pairing`` says that requests may
-    have crossed revisions between prefill and decode. ``unavailable`` says why the signal cannot be read at all.
+    have crossed revisions between prefill and decode. ``unavailable`` says why the signal cannot be read at all,
+    ``incomparable`` why the two revisions' numbers mean different things (the engine's meaning changed, for example).
     """
 
     metric: str
@@ -139,6 +140,7 @@ class NativeObservation(msgspec.Struct, frozen=True, kw_only=True, tag="native")
     unattributed: tuple[str, ...] = ()
     mixed_pairing: bool = False
     unavailable: str = ""
+    incomparable: str = ""
 
 
 Observation = QueryObservation | NativeObservation

@@ -81,6 +81,7 @@ class Reason(StrEnum):
     WARMING_UP = "WarmingUp"
     BASELINE_UNUSABLE = "BaselineUnusable"
     BASELINE_FORMING = "BaselineForming"
+    INCOMPARABLE = "Incomparable"
     CACHE_MIX_DIFFERS = "CacheMixDiffers"
     CACHE_MIX_UNKNOWN = "CacheMixUnknown"
     # what holds a step

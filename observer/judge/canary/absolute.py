@@ -7,6 +7,7 @@ import math
 from observer.judge.canary.counts import (
     MEAN_SAMPLES,
     Unusable,
+    by_minute,
     cells_of_ratio,
     histogram,
     need_for_rate,
@@ -14,8 +15,8 @@ from observer.judge.canary.counts import (
     time_to,
 )
 from observer.judge.canary.display import number
-from observer.judge.canary.evidence import Bernoulli, against_limit, binomial_tail, design_effect, enough
-from observer.judge.canary.finding import Finding, convict, failed, passed, unknown, unusable
+from observer.judge.canary.evidence import Bernoulli, Spread, against_limit, binomial_tail, design_effect, enough
+from observer.judge.canary.finding import Evidence, Finding, Terms, conclude, failed, few, passed, unknown, unusable
 from observer.judge.canary.quantiles import judge_quantile
 from observer.measure.histograms import mean
 from router_contract.canary import Metric, NativeKind, NativeMetric, Procedure
@@ -42,15 +43,41 @@ def _ratio(
     counts, newest = ratio(window), ratio(recent)
     if isinstance(counts, Unusable):
         return unusable(counts)
-    upper = metric.operator.upper
-    bad = counts if upper else Bernoulli(counts.total - counts.bad, counts.total)
-    limit = metric.limit if upper else 1 - metric.limit
-    effect = design_effect(cells_of_ratio(window, flipped=not upper))
+    whole = _share(metric, measure, window, counts)
+    if isinstance(newest, Unusable):
+        return unknown(newest.reason, f"{newest.detail} since the last conclusive sample", whole)
+    terms = Terms(Reason.WITHIN_THRESHOLD, Reason.THRESHOLD_BREACHED, f"{metric.operator} {metric.threshold}")
+    if sequential:
+        late = _share(metric, measure, recent, newest)
+        return conclude(terms, Evidence(whole, late, enough(whole.evidence or 0.0, alpha)))
+    if whole.verdict is Verdict.FAILED:
+        bad, limit = _as_bad(metric, counts)
+        effect = whole.effect or 1.0
+        tail = binomial_tail(Bernoulli(bad.bad / effect, bad.total / effect), limit)
+        if counts.total >= (whole.need or 0) or tail <= alpha:
+            return failed(terms.bad, f"{whole.message}, wanted {terms.wanted}", whole)
+    if counts.total < (whole.need or 0):
+        return few(whole, counts.total)
+    return passed(terms.good, f"{whole.message}, {terms.wanted}", whole)
+
+
+def _as_bad(metric: Metric, counts: Bernoulli) -> tuple[Bernoulli, float]:
+    """The requests on the wrong side and the share of them that may be: a lower bound counts the others."""
+    if metric.operator.upper:
+        return counts, metric.limit
+    return Bernoulli(counts.total - counts.bad, counts.total), 1 - metric.limit
+
+
+def _share(metric: Metric, measure: NativeMetric, window: CountWindow, counts: Bernoulli) -> Finding:
+    """The numbers of a window, and the verdict by them alone."""
+    cells = cells_of_ratio(window, flipped=not metric.operator.upper)
+    _, limit = _as_bad(metric, counts)
     need = measure.min_samples or need_for_rate(limit)
-    found = Finding(
-        verdict=Verdict.INCONCLUSIVE,
+    within = metric.operator.holds(counts.rate, metric.limit)
+    return Finding(
+        verdict=Verdict.PASSED if within else Verdict.FAILED,
         reason=Reason.INSUFFICIENT_EVIDENCE,
-        message="",
+        message=f"{number(counts.bad)} of {number(counts.total)} requests ({number(counts.rate)})",
         estimate=counts.rate,
         low=counts.rate,
         high=counts.rate,
@@ -58,33 +85,9 @@ def _ratio(
         samples=counts.total,
         need=need,
         enough_in=time_to(need, counts.total, window.seconds),
-        evidence=against_limit(bad, limit, effect),
-        effect=effect,
+        evidence=against_limit(by_minute(zip(window.cells, cells, strict=True)), limit),
+        effect=design_effect(Spread.of(cells)),
     )
-    within = metric.operator.holds(counts.rate, metric.limit)
-    words = f"{number(counts.bad)} of {number(counts.total)} requests ({number(counts.rate)})"
-    if isinstance(newest, Unusable):
-        return unknown(newest.reason, f"{newest.detail} since the last conclusive sample", found)
-    if within:
-        return _enough_or_not(metric, found, words)
-    if sequential:
-        held = metric.operator.holds(newest.rate, metric.limit)
-        return convict(metric, found, words, convicted=enough(found.evidence or 0.0, alpha), held=held)
-    scaled = Bernoulli(bad.bad / effect, bad.total / effect)
-    if counts.total < need and binomial_tail(scaled, limit) > alpha:
-        return _few(found, words)
-    return failed(Reason.THRESHOLD_BREACHED, f"{words}, not {metric.operator} {metric.threshold}", found)
-
-
-def _enough_or_not(metric: Metric, found: Finding, words: str) -> Finding:
-    if found.samples is not None and found.need is not None and found.samples < found.need:
-        return _few(found, words)
-    return passed(Reason.WITHIN_THRESHOLD, f"{words}, {metric.operator} {metric.threshold}", found)
-
-
-def _few(found: Finding, words: str) -> Finding:
-    have = f"{number(found.samples or 0.0)}/{found.need}"
-    return unknown(Reason.INSUFFICIENT_SAMPLES, f"{words}: {have} samples", found)
 
 
 def _mean(metric: Metric, measure: NativeMetric, recent: CountWindow) -> Finding:
@@ -98,7 +101,7 @@ def _mean(metric: Metric, measure: NativeMetric, recent: CountWindow) -> Finding
     found = Finding(
         verdict=Verdict.INCONCLUSIVE,
         reason=Reason.INSUFFICIENT_SAMPLES,
-        message="",
+        message=f"mean {number(value)} over {number(data.count)}",
         estimate=value,
         low=value,
         high=value,
@@ -107,12 +110,11 @@ def _mean(metric: Metric, measure: NativeMetric, recent: CountWindow) -> Finding
         need=need,
         enough_in=time_to(need, data.count, recent.seconds),
     )
-    words = f"mean {number(value)} over {number(data.count)}"
     if data.count < need:
-        return _few(found, words)
+        return few(found, data.count)
     if metric.operator.holds(value, metric.limit):
-        return passed(Reason.WITHIN_THRESHOLD, f"{words}, {metric.operator} {metric.threshold}", found)
-    return failed(Reason.THRESHOLD_BREACHED, f"{words}, not {metric.operator} {metric.threshold}", found)
+        return passed(Reason.WITHIN_THRESHOLD, f"{found.message}, {metric.operator} {metric.threshold}", found)
+    return failed(Reason.THRESHOLD_BREACHED, f"{found.message}, wanted {metric.operator} {metric.threshold}", found)
 
 
 def _rate(metric: Metric, recent: CountWindow) -> Finding:
@@ -132,4 +134,4 @@ def _rate(metric: Metric, recent: CountWindow) -> Finding:
     words = f"{number(value)} per second"
     if metric.operator.holds(value, metric.limit):
         return passed(Reason.WITHIN_THRESHOLD, f"{words}, {metric.operator} {metric.threshold}", found)
-    return failed(Reason.THRESHOLD_BREACHED, f"{words}, not {metric.operator} {metric.threshold}", found)
+    return failed(Reason.THRESHOLD_BREACHED, f"{words}, wanted {metric.operator} {metric.threshold}", found)

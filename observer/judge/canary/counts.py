@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final
 
 import msgspec
 
-from observer.judge.canary.evidence import Bernoulli, Stratum
+from observer.judge.canary.evidence import Bernoulli, Minute, Spread, Stratum
 from observer.measure.histograms import degenerate, merge
 from router_contract.canary_inputs import Cell, CountWindow
 from router_contract.canary_results import Reason
@@ -46,6 +47,8 @@ def histogram(window: CountWindow) -> Histogram | Unusable:
     parts = [cell.histogram for cell in window.cells if cell.histogram is not None and cell.histogram.count > 0]
     if not parts:
         return Unusable(Reason.NO_DATA, "nothing was observed in the window")
+    if any(before > after for part in parts for before, after in pairwise(part.counts)):
+        return Unusable(Reason.DEGENERATE_HISTOGRAM, "a histogram counts less at a higher bound: a torn read")
     merged = merge(parts)
     if merged is None or len(merged.bounds) < 2:
         return Unusable(Reason.BUCKET_MISMATCH, "the Pods share no finite bucket bound")
@@ -103,19 +106,30 @@ def since(window: CountWindow, start: float) -> CountWindow:
     return msgspec.structs.replace(window, start=max(start, window.start), cells=cells)
 
 
-def strata(
+def by_minute(cells: Iterable[tuple[Cell, Bernoulli]]) -> list[Spread]:
+    """One revision's cells minute by minute, in order of time."""
+    found: dict[int, list[Bernoulli]] = {}
+    for cell, counts in cells:
+        found.setdefault(math.floor(cell.start / MINUTE), []).append(counts)
+    return [Spread.of(counts) for _, counts in sorted(found.items())]
+
+
+def minutes(
     canary: Iterable[tuple[Cell, Bernoulli]], stable: Iterable[tuple[Cell, Bernoulli]], *, pooled: bool
-) -> tuple[Stratum, ...]:
+) -> list[Minute]:
     """Both sides minute by minute, so that a changing share of traffic cannot look like a changing build.
 
-    ``pooled`` makes one stratum of all: a frozen baseline shares no minute with the canary.
+    ``pooled`` makes one of all: a frozen baseline shares no minute with the canary.
     """
-    sides: dict[int, list[list[Bernoulli]]] = {}
+    sides: dict[int, tuple[list[Bernoulli], list[Bernoulli]]] = {}
     for side, cells in enumerate((canary, stable)):
         for cell, counts in cells:
             key = 0 if pooled else math.floor(cell.start / MINUTE)
-            sides.setdefault(key, [[], []])[side].append(counts)
-    return tuple(Stratum(added(both[0]), added(both[1])) for _, both in sorted(sides.items()))
+            sides.setdefault(key, ([], []))[side].append(counts)
+    return [
+        Minute(Stratum(added(one), added(other)), Spread.of(one), Spread.of(other))
+        for _, (one, other) in sorted(sides.items())
+    ]
 
 
 def added(parts: Iterable[Bernoulli]) -> Bernoulli:

@@ -175,7 +175,7 @@ def _fate(analysis: Analysis, state: CanaryState, sample: Sample | None) -> Samp
 def _count(analysis: Analysis, state: CanaryState, sample: Sample) -> CanaryState:
     """The state with a sample counted. Its times never run backwards, whatever the clock does."""
     at = max(sample.completed, state.evaluated_at or sample.completed)
-    judged = judge_sample(analysis, sample.observations, state.bounds, at)
+    judged = judge_sample(analysis, sample.observations, state.bounds, state.step_entered, at)
     conclusive = judged.verdict is not Verdict.INCONCLUSIVE
     failed, passed = judged.verdict is Verdict.FAILED, judged.verdict is Verdict.PASSED
     return _replace(

@@ -4,6 +4,9 @@ An e-value is a bet against "the canary is within its limit". While that holds i
 look, so reaching 1/alpha at any look has a probability of at most alpha (Ville). No look costs anything, and none has to
 be planned. Requests of one Pod and minute are alike; `design_effect` says how much, and counts are divided by it. That
 division is a heuristic, not a proof.
+
+A build that turns bad late must not be excused by its good beginning. So the bet is spread over beginnings: half of it on
+the whole step, the rest on every minute from which on the canary may be bad. Such a mixture of e-values is one too.
 """
 
 from __future__ import annotations
@@ -44,7 +47,40 @@ class Stratum(msgspec.Struct, frozen=True):
     stable: Bernoulli
 
 
-def design_effect(*sides: Iterable[Bernoulli]) -> float:
+class Spread(msgspec.Struct, frozen=True):
+    """Sums over cells from which the variance between them follows: cells, requests, bad ones, and bad² / requests."""
+
+    cells: float = 0.0
+    total: float = 0.0
+    bad: float = 0.0
+    square: float = 0.0
+
+    @classmethod
+    def of(cls, cells: Iterable[Bernoulli]) -> Spread:
+        """The sums over cells; empty cells say nothing."""
+        found = [cell for cell in cells if cell.total > 0]
+        return cls(
+            float(len(found)),
+            math.fsum(cell.total for cell in found),
+            math.fsum(cell.bad for cell in found),
+            math.fsum(cell.bad * cell.bad / cell.total for cell in found),
+        )
+
+    def __add__(self, other: Spread) -> Spread:
+        return Spread(
+            self.cells + other.cells, self.total + other.total, self.bad + other.bad, self.square + other.square
+        )
+
+
+class Minute(msgspec.Struct, frozen=True):
+    """One minute of canary and stable: their counts, and the spread over the cells in it."""
+
+    stratum: Stratum
+    canary: Spread
+    stable: Spread
+
+
+def design_effect(*sides: Spread) -> float:
     """How many times the variance between cells is what independent requests would give; at least 1.
 
     Each side (a revision) has cells of its own and a rate of its own. With few cells the answer is drawn towards a
@@ -52,47 +88,55 @@ def design_effect(*sides: Iterable[Bernoulli]) -> float:
     """
     square, free = PRIOR_EFFECT * PRIOR_CELLS, PRIOR_CELLS
     for side in sides:
-        cells = [cell for cell in side if cell.total > 0]
-        total = math.fsum(cell.total for cell in cells)
-        bad = math.fsum(cell.bad for cell in cells)
-        if len(cells) < 2 or not 0 < bad < total:
+        if side.cells < 2 or not 0 < side.bad < side.total:
             continue
-        rate = bad / total
-        square += math.fsum((cell.bad - cell.total * rate) ** 2 / (cell.total * rate * (1 - rate)) for cell in cells)
-        free += len(cells) - 1
+        rate = side.bad / side.total
+        square += max(0.0, side.square - rate * side.bad) / (rate * (1 - rate))
+        free += side.cells - 1
     return max(1.0, square / free)
 
 
-def against_limit(counts: Bernoulli, limit: float, effect: float = 1.0) -> float:
-    """Logarithm of the e-value against "the rate is at most ``limit``"; counts are divided by ``effect`` first."""
+def against_limit(minutes: Sequence[Spread], limit: float) -> float:
+    """Logarithm of the e-value against "the rate is at most ``limit`` in every minute". ``minutes`` are in order."""
+    logs: list[float] = []
+    rest = Spread()
+    for minute in reversed(minutes):
+        rest += minute
+        counts = Bernoulli(rest.bad, rest.total)
+        logs.append(bet_against_limit(counts, limit, design_effect(rest)))
+    return _over_beginnings(logs[::-1])
+
+
+def against_stable(minutes: Sequence[Minute], margin: float) -> float:
+    """Logarithm of the e-value against "the canary's rate is at most ``margin`` times stable's in every minute".
+
+    In each minute, of all bad requests those of the canary are a share that follows from how many requests each side
+    had (its exposure, as observed). A stable side without a single bad request is as good a baseline as any.
+    """
+    logs: list[float] = []
+    canary, stable = Spread(), Spread()
+    sums = [0.0] * len(RELATIVE_RATIOS)
+    for minute in reversed(minutes):
+        canary, stable = canary + minute.canary, stable + minute.stable
+        sums = [one + _bet(minute.stratum, margin, ratio) for one, ratio in zip(sums, RELATIVE_RATIOS, strict=True)]
+        effect = design_effect(canary, stable)
+        logs.append(_log_mean([each / effect for each in sums]))
+    return _over_beginnings(logs[::-1])
+
+
+def bet_against_limit(counts: Bernoulli, limit: float, effect: float = 1.0) -> float:
+    """Logarithm of one bet, over all counts at once and without a beginning of its own."""
     if limit <= 0:
         return MOST_LOG if counts.bad > 0 else 0.0
     if limit >= 1 or counts.total <= 0:
         return 0.0
     good = counts.total - counts.bad
-    bets = [
-        (counts.bad * math.log(other / limit) + good * math.log((1 - other) / (1 - limit))) / effect
-        for other in (_alternative(limit, ratio) for ratio in ABSOLUTE_RATIOS)
-    ]
-    return _log_mean(bets)
-
-
-def against_stable(strata: Sequence[Stratum], margin: float, effect: float = 1.0) -> float:
-    """Logarithm of the e-value against "the canary's rate is at most ``margin`` times the stable one's".
-
-    In each stratum, of all bad requests those of the canary are a share that follows from how many requests each side
-    had (its exposure, as observed). A stable side without a single bad request is as good a baseline as any.
-    """
-    shared = [each for each in strata if each.canary.total > 0 and each.stable.total > 0]
-    bets = []
-    for ratio in RELATIVE_RATIOS:
-        log = 0.0
-        for each in shared:
-            exposure = each.canary.total / (each.canary.total + each.stable.total)
-            null, other = _share(exposure, margin), _share(exposure, margin * ratio)
-            log += each.canary.bad * math.log(other / null) + each.stable.bad * math.log((1 - other) / (1 - null))
-        bets.append(log / effect)
-    return _log_mean(bets)
+    return _log_mean(
+        [
+            (counts.bad * math.log(other / limit) + good * math.log((1 - other) / (1 - limit))) / effect
+            for other in (_alternative(limit, ratio) for ratio in ABSOLUTE_RATIOS)
+        ]
+    )
 
 
 def enough(log_evidence: float, alpha: float) -> bool:
@@ -128,6 +172,27 @@ def _share(exposure: float, ratio: float) -> float:
     return ratio * exposure / (ratio * exposure + 1 - exposure)
 
 
+def _bet(each: Stratum, margin: float, ratio: float) -> float:
+    if each.canary.total <= 0 or each.stable.total <= 0:
+        return 0.0
+    exposure = each.canary.total / (each.canary.total + each.stable.total)
+    null, other = _share(exposure, margin), _share(exposure, margin * ratio)
+    return each.canary.bad * math.log(other / null) + each.stable.bad * math.log((1 - other) / (1 - null))
+
+
+def _over_beginnings(logs: Sequence[float]) -> float:
+    """Bets from every minute on to the newest, first minute first: half on the first, the rest shared 1/(2j(j+1))."""
+    if not logs:
+        return 0.0
+    shares = [math.log(0.5), *(-math.log(2.0 * place * (place + 1)) for place in range(1, len(logs)))]
+    # What is not placed on a minute that has come yet is money kept.
+    return _log_sum([*(log + share for log, share in zip(logs, shares, strict=True)), -math.log(2.0 * len(logs))])
+
+
 def _log_mean(logs: Sequence[float]) -> float:
+    return min(MOST_LOG, _log_sum(logs) - math.log(len(logs)))
+
+
+def _log_sum(logs: Sequence[float]) -> float:
     most = max(logs)
-    return min(MOST_LOG, most + math.log(math.fsum(math.exp(log - most) for log in logs) / len(logs)))
+    return min(MOST_LOG, most + math.log(math.fsum(math.exp(log - most) for log in logs)))

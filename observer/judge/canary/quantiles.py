@@ -8,10 +8,20 @@ from __future__ import annotations
 
 import math
 
-from observer.judge.canary.counts import Unusable, cells_beyond, histogram, need_for_quantile, time_to, within
+import msgspec
+
+from observer.judge.canary.counts import (
+    Unusable,
+    by_minute,
+    cells_beyond,
+    histogram,
+    need_for_quantile,
+    time_to,
+    within,
+)
 from observer.judge.canary.display import number
-from observer.judge.canary.evidence import Bernoulli, against_limit, binomial_tail, design_effect, enough
-from observer.judge.canary.finding import Finding, convict, failed, passed, unknown, unusable
+from observer.judge.canary.evidence import Bernoulli, Spread, against_limit, binomial_tail, design_effect, enough
+from observer.judge.canary.finding import Evidence, Finding, Terms, conclude, failed, few, passed, unknown, unusable
 from observer.measure.histograms import at_most, estimate
 from router_contract.canary import BucketPolicy, Metric, NativeMetric, Operator, Procedure
 from router_contract.canary_inputs import CountWindow
@@ -31,23 +41,18 @@ def judge_quantile(
         return unusable(data)
     if isinstance(newest, Unusable):
         return unknown(newest.reason, f"{newest.detail} (since the last conclusive sample)")
-    found = _numbers(metric, measure, window, data, q)
-    verdict = holds(data, q, metric.operator, metric.limit, measure.bucket_policy)
-    words = f"p{100 * q:g} {_shown(found)} of {number(data.count)}"
-    if verdict is Verdict.INCONCLUSIVE:
-        return _undecided(metric, found, data, words)
-    few = data.count < (found.need or 0)
-    if verdict is Verdict.PASSED:
-        if few:
-            return unknown(Reason.INSUFFICIENT_SAMPLES, f"{words}: {number(data.count)}/{found.need} samples", found)
-        return passed(Reason.WITHIN_THRESHOLD, f"{words}, {metric.operator} {metric.threshold}", found)
+    whole = _numbers(metric, measure, window, data, q)
+    terms = Terms(Reason.WITHIN_THRESHOLD, Reason.THRESHOLD_BREACHED, f"{metric.operator} {metric.threshold}")
+    undecided = _undecided(metric, whole, data)
     if sequential:
-        convicted = enough(found.evidence or 0.0, alpha)
-        back = holds(newest, q, metric.operator, metric.limit, measure.bucket_policy) is not Verdict.FAILED
-        return convict(metric, found, words, convicted=convicted, held=back)
-    if few and _tail(metric, data, q, found.effect or 1.0) > alpha:
-        return unknown(Reason.INSUFFICIENT_SAMPLES, f"{words}: {number(data.count)}/{found.need} samples", found)
-    return failed(Reason.THRESHOLD_BREACHED, f"{words}, not {metric.operator} {metric.threshold}", found)
+        late = _numbers(metric, measure, recent, newest, q)
+        return conclude(terms, Evidence(whole, late, enough(whole.evidence or 0.0, alpha)), undecided)
+    if whole.verdict is Verdict.INCONCLUSIVE:
+        return undecided
+    short = data.count < (whole.need or 0)
+    if whole.verdict is Verdict.FAILED and (not short or _tail(metric, data, q, whole.effect or 1.0) <= alpha):
+        return failed(terms.bad, f"{whole.message}, wanted {terms.wanted}", whole)
+    return few(whole, data.count) if short else passed(terms.good, f"{whole.message}, {terms.wanted}", whole)
 
 
 def holds(data: Histogram, q: float, operator: Operator, limit: float, policy: BucketPolicy) -> Verdict:
@@ -63,11 +68,12 @@ def holds(data: Histogram, q: float, operator: Operator, limit: float, policy: B
 
 def _numbers(metric: Metric, measure: NativeMetric, window: CountWindow, data: Histogram, q: float) -> Finding:
     value = estimate(data, q)
-    bad, share = _bad(metric, data, q)
-    effect = design_effect(cells_beyond(window, metric.limit, flipped=not metric.operator.upper))
+    cells = cells_beyond(window, metric.limit, flipped=not metric.operator.upper)
+    observed = [cell for cell in window.cells if cell.histogram is not None]
+    _, share = _bad(metric, data, q)
     need = measure.min_samples or need_for_quantile(q)
-    return Finding(
-        verdict=Verdict.INCONCLUSIVE,
+    found = Finding(
+        verdict=holds(data, q, metric.operator, metric.limit, measure.bucket_policy),
         reason=Reason.BUCKET_RESOLUTION,
         message="",
         estimate=None if value is None else value.value,
@@ -77,9 +83,11 @@ def _numbers(metric: Metric, measure: NativeMetric, window: CountWindow, data: H
         samples=data.count,
         need=need,
         enough_in=time_to(need, data.count, window.seconds),
-        evidence=against_limit(bad, share, effect),
-        effect=effect,
+        evidence=against_limit(by_minute(zip(observed, cells, strict=True)), share),
+        effect=design_effect(Spread.of(cells)),
     )
+    words = f"p{100 * q:g} {_shown(found)} of {number(data.count)}"
+    return msgspec.structs.replace(found, message=words)
 
 
 def _bad(metric: Metric, data: Histogram, q: float) -> tuple[Bernoulli, float]:
@@ -95,12 +103,11 @@ def _tail(metric: Metric, data: Histogram, q: float, effect: float) -> float:
     return binomial_tail(Bernoulli(bad.bad / effect, bad.total / effect), share)
 
 
-def _undecided(metric: Metric, found: Finding, data: Histogram, words: str) -> Finding:
+def _undecided(metric: Metric, found: Finding, data: Histogram) -> Finding:
     if found.high is None and data.bounds[-2] < metric.limit < math.inf:
-        top = number(data.bounds[-2])
-        return unknown(Reason.BUCKET_OVERFLOW, f"{words}: beyond the last bound {top}, no bucket tells more", found)
-    said = f"{words} and {metric.threshold} lie in one bucket"
-    return unknown(Reason.BUCKET_RESOLUTION, said, found)
+        said = f"{found.message}: beyond the last bound {number(data.bounds[-2])}, no bucket tells more"
+        return unknown(Reason.BUCKET_OVERFLOW, said, found)
+    return unknown(Reason.BUCKET_RESOLUTION, f"{found.message} and {metric.threshold} lie in one bucket", found)
 
 
 def _shown(found: Finding) -> str:

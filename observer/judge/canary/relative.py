@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from observer.judge.canary.algebra import compare
 from observer.judge.canary.counts import (
     MEAN_SAMPLES,
     Unusable,
@@ -18,15 +19,15 @@ from observer.judge.canary.counts import (
     cells_beyond,
     cells_of_ratio,
     histogram,
+    minutes,
     need_for_quantile,
     need_for_rate,
     since,
-    strata,
     time_to,
 )
 from observer.judge.canary.display import number
-from observer.judge.canary.evidence import Bernoulli, against_stable, design_effect, enough
-from observer.judge.canary.finding import Finding, failed, passed, unknown, unusable
+from observer.judge.canary.evidence import Bernoulli, Spread, against_stable, design_effect, enough
+from observer.judge.canary.finding import Evidence, Finding, Terms, conclude, failed, few, passed, unknown, unusable
 from observer.measure.histograms import estimate, mean
 from router_contract.canary import Metric, NativeKind, NativeMetric
 from router_contract.canary_inputs import Baseline, BaselineKind, Cell, CountWindow, NativeObservation
@@ -52,6 +53,8 @@ def judge_relative(
     metric: Metric, measure: NativeMetric, seen: NativeObservation, alpha: float, bound: FrozenBound | None
 ) -> Finding:
     """The finding of a relative metric. ``bound`` is the frozen one of a quantile metric, once there is one."""
+    if seen.incomparable:
+        return unknown(Reason.INCOMPARABLE, seen.incomparable)
     if seen.stable is None or not seen.stable.window.cells:
         return unknown(Reason.BASELINE_UNUSABLE, "no stable Pod was read, so there is nothing to compare with")
     if measure.kind is NativeKind.MEAN:
@@ -124,59 +127,49 @@ def _counted(
         return unknown(Reason.NO_DATA, "the canary served no request in the window")
     if stable.total <= 0:
         return unknown(Reason.BASELINE_UNUSABLE, "stable served no request in the window")
-    if max(canary.bad - canary.total, stable.bad - stable.total) > 0:
+    if canary.bad > canary.total or stable.bad > stable.total:
         return unknown(Reason.SIGNAL_UNAVAILABLE, "more bad requests than requests: the two do not belong together")
-    effect = design_effect(sides.least, sides.stable_most)
-    proof = strata(
+    proof = minutes(
         zip(sides.cells, sides.least, strict=True),
         zip(sides.stable_cells, sides.stable_most, strict=True),
         pooled=pooled,
     )
-    low, high = _times(added(sides.least), added(sides.stable_most)), _times(canary, stable)
     need = _need(measure, stable)
-    slower = min(canary.total, stable.total)
-    found = Finding(
-        verdict=Verdict.INCONCLUSIVE,
-        reason=Reason.INSUFFICIENT_EVIDENCE,
-        message="",
-        estimate=high if low == high else (low + high) / 2,
-        low=low,
-        high=high,
-        exact=low == high,
-        samples=canary.total,
+    whole = msgspec.structs.replace(
+        _ratio(metric, added(sides.least), canary, sides, what),
         stable_samples=stable.total,
         stable_estimate=stable.rate,
         need=need,
-        enough_in=time_to(need, slower, seen.since_step.seconds),
-        evidence=against_stable(proof, metric.limit, effect),
-        effect=effect,
+        enough_in=time_to(need, min(canary.total, stable.total), seen.since_step.seconds),
+        evidence=against_stable(proof, metric.limit),
+        effect=design_effect(Spread.of(sides.least), Spread.of(sides.stable_most)),
     )
-    words = (
-        f"{number(canary.bad)} of {number(canary.total)} {what}, stable {number(stable.bad)} of {number(stable.total)}"
-    )
-    return _concluded(metric, found, sides, words, convicted=enough(found.evidence or 0.0, alpha))
+    if sides.newest.total <= 0:
+        return unknown(Reason.NO_DATA, "the canary served no request since the last conclusive sample", whole)
+    newest = _ratio(metric, sides.newest, sides.newest, sides, what)
+    terms = Terms(Reason.WITHIN_MARGIN, Reason.MARGIN_EXCEEDED, f"within {metric.threshold} times")
+    said = f"{whole.message}: the buckets do not tell on which side of {metric.threshold} times"
+    undecided = unknown(Reason.BUCKET_RESOLUTION, said, whole)
+    return conclude(terms, Evidence(whole, newest, enough(whole.evidence or 0.0, alpha)), undecided)
 
 
-def _concluded(metric: Metric, found: Finding, sides: _Sides, words: str, *, convicted: bool) -> Finding:
-    low, high, need = found.low or 0.0, found.high or 0.0, found.need or 0
-    newest, stable = sides.newest, added(sides.stable_most)
-    if newest.total <= 0:
-        return unknown(Reason.NO_DATA, "the canary served no request since the last conclusive sample", found)
-    if low > metric.limit:
-        if not convicted:
-            said = f"{words}: more than {metric.threshold} times, but the evidence may still be chance"
-            return unknown(Reason.INSUFFICIENT_EVIDENCE, said, found)
-        if _times(newest, stable) <= metric.limit:
-            said = f"{words} since the step began; what came after the last conclusive sample is within the margin"
-            return unknown(Reason.INCIDENT_COUNTED, said, found)
-        exceeded = msgspec.structs.replace(found, estimate=low)
-        return failed(Reason.MARGIN_EXCEEDED, f"{words}: more than {metric.threshold} times", exceeded)
-    if high > metric.limit:
-        return unknown(Reason.BUCKET_RESOLUTION, f"{words}: the buckets do not tell on which side", found)
-    least = min(found.samples or 0.0, found.stable_samples or 0.0)
-    if least < need:
-        return unknown(Reason.INSUFFICIENT_SAMPLES, f"{words}: {number(least)}/{need} samples", found)
-    return passed(Reason.WITHIN_MARGIN, f"{words}: within {metric.threshold} times", found)
+def _ratio(metric: Metric, least: Bernoulli, most: Bernoulli, sides: _Sides, what: str) -> Finding:
+    """The canary's rate as a multiple of stable's, and the verdict by the numbers alone."""
+    stable = added(sides.stable_least)
+    low, high = _times(least, added(sides.stable_most)), _times(most, stable)
+    verdict = compare(low, high, metric.operator, metric.limit)
+    shown = low if verdict is Verdict.FAILED else high
+    words = f"{number(most.bad)} of {number(most.total)} {what}, stable {number(stable.bad)} of {number(stable.total)}"
+    return Finding(
+        verdict=verdict,
+        reason=Reason.INSUFFICIENT_EVIDENCE,
+        message=words,
+        estimate=shown,
+        low=low,
+        high=high,
+        exact=low == high,
+        samples=most.total,
+    )
 
 
 def _times(canary: Bernoulli, stable: Bernoulli) -> float:
@@ -209,7 +202,7 @@ def _mean(metric: Metric, measure: NativeMetric, seen: NativeObservation, stable
     found = Finding(
         verdict=Verdict.INCONCLUSIVE,
         reason=Reason.INSUFFICIENT_SAMPLES,
-        message="",
+        message=f"mean {number(value)}, stable {number(other)}",
         estimate=times,
         low=times,
         high=times,
@@ -220,9 +213,8 @@ def _mean(metric: Metric, measure: NativeMetric, seen: NativeObservation, stable
         need=need,
         enough_in=time_to(need, least, seen.recent.seconds),
     )
-    words = f"mean {number(value)}, stable {number(other)}"
     if least < need:
-        return unknown(Reason.INSUFFICIENT_SAMPLES, f"{words}: {number(least)}/{need} samples", found)
+        return few(found, least)
     if times <= metric.limit:
-        return passed(Reason.WITHIN_MARGIN, f"{words}: within {metric.threshold} times", found)
-    return failed(Reason.MARGIN_EXCEEDED, f"{words}: more than {metric.threshold} times", found)
+        return passed(Reason.WITHIN_MARGIN, f"{found.message}: within {metric.threshold} times", found)
+    return failed(Reason.MARGIN_EXCEEDED, f"{found.message}: more than {metric.threshold} times", found)

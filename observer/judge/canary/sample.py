@@ -9,7 +9,7 @@ import msgspec
 
 from observer.judge.canary.absolute import judge_absolute
 from observer.judge.canary.algebra import all_of
-from observer.judge.canary.counts import Unusable, histogram, ratio
+from observer.judge.canary.counts import Unusable, histogram, ratio, since
 from observer.judge.canary.display import agreeing, duration, message, number
 from observer.judge.canary.finding import Finding, unknown
 from observer.judge.canary.guards import guarded
@@ -31,13 +31,14 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 def judge_sample(
-    analysis: Analysis, observations: Sequence[Observation], bounds: Sequence[FrozenBound], now: float
+    analysis: Analysis, observations: Sequence[Observation], bounds: Sequence[FrozenBound], entered: float, now: float
 ) -> Judged:
     """Judge every metric; one without an observation of its kind is Inconclusive/NotMeasured.
 
-    ``now`` (wall seconds) is when the sample was completed: bounds chosen now count from then on.
+    ``entered`` (wall seconds) is when the step began: nothing that was counted before can enter. ``now`` is when the
+    sample was completed: bounds chosen now count from then on.
     """
-    seen = {each.metric: each for each in observations}
+    seen = {each.metric: _anchored(each, entered) for each in observations}
     kept = {each.metric: each for each in bounds}
     shares = sum(
         metric.required and isinstance(metric.measure, NativeMetric) and metric.measure.sequential
@@ -47,6 +48,17 @@ def judge_sample(
     verdict = all_of(result.verdict for result in results if result.required)
     stamped = tuple(msgspec.structs.replace(result, time=math.floor(now)) for result in results)
     return Judged(stamped, verdict, tuple(kept.values()))
+
+
+def _anchored(seen: Observation, entered: float) -> Observation:
+    """An observation without what was counted before the step began."""
+    if not isinstance(seen, NativeObservation):
+        return seen
+    stable = seen.stable
+    if stable is not None and stable.kind is BaselineKind.LIVE:
+        stable = msgspec.structs.replace(stable, window=since(stable.window, entered))
+    step, recent = since(seen.since_step, entered), since(seen.recent, entered)
+    return msgspec.structs.replace(seen, since_step=step, recent=recent, stable=stable)
 
 
 def slow_metrics(results: Sequence[MetricResult], left: float | None) -> tuple[str, ...]:
