@@ -51,7 +51,7 @@ PROOFS = [
     ),
     pytest(
         "the real routers: followed within two reads, in order",
-        "tests/real/test_eligibility.py",
+        "tests/real/test_router_follow.py",
         env={"CI": "true"},
     ),
 ]
