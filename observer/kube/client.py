@@ -7,6 +7,7 @@ for a token of the client's own limiter, but urgent ones (Leases) do not: an ele
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from types import TracebackType
@@ -94,7 +95,8 @@ class ApiClient:
                     await self._turn()
                 seen = self._refreshes
                 answer = await self._once(method, path, query, body, content_type)
-                if answer.outcome is Outcome.UNAUTHORIZED and await self._renew(seen):
+                if answer.outcome is Outcome.UNAUTHORIZED:
+                    await self._renew(seen)
                     answer = await self._once(method, path, query, body, content_type)
         except TimeoutError:
             pass
@@ -110,32 +112,32 @@ class ApiClient:
         """
         await self._turn()
         seen = self._refreshes
-        for attempt in (1, 2):
-            again = False
-            try:
-                async for item in self._stream(path, query, silence):
-                    again = attempt == 1 and isinstance(item, Answer) and item.outcome is Outcome.UNAUTHORIZED
-                    if again and await self._renew(seen):
+        try:
+            async with contextlib.aclosing(self._stream(path, query, silence)) as items:
+                async for item in items:
+                    if isinstance(item, Answer) and item.outcome is Outcome.UNAUTHORIZED:
                         break
-                    again = False
                     yield item
-            except CredentialsError as error:
-                yield no_answer(str(error), Outcome.UNAUTHORIZED)
-            if not again:
-                return
+                else:
+                    return
+            await self._renew(seen)
+            async with contextlib.aclosing(self._stream(path, query, silence)) as items:
+                async for item in items:
+                    yield item
+        except CredentialsError as error:
+            yield no_answer(str(error), Outcome.UNAUTHORIZED)
 
     async def _turn(self) -> None:
         self._bucket, pause = self._bucket.take(self._clock.now().mono)
         if pause:
             await asyncio.sleep(pause)
 
-    async def _renew(self, seen: int) -> bool:
-        """Reload the credentials unless another call did since ``seen``. Whether there is a point in asking again."""
+    async def _renew(self, seen: int) -> None:
+        """Reload the credentials, unless another call did since ``seen``."""
         async with self._refreshing:
             if self._refreshes == seen:
                 await self._credentials.refresh()
                 self._refreshes += 1
-        return True
 
     async def _once(self, method: str, path: str, query: Query | None, body: object, content_type: str) -> Answer:
         data = None if body is None else msgspec.json.encode(body)
@@ -151,11 +153,11 @@ class ApiClient:
                 raise
             return _failed(error)
 
-    async def _stream(self, path: str, query: Query, silence: float) -> AsyncIterator[bytes | Answer]:
+    async def _stream(self, path: str, query: Query, silence: float) -> AsyncGenerator[bytes | Answer, None]:
         try:
             async with asyncio.timeout(self._tuning.seconds):
                 response = await self._open("GET", path, query, None, {}, silence)
-            async with response:
+            async with response, _abandoned(response):
                 if response.status != 200:
                     content = await self._read(response)
                     if isinstance(content, Answer):
@@ -164,14 +166,15 @@ class ApiClient:
                         yield answered(response.status, content, response.headers.get("Retry-After", ""))
                     return
                 self.requests[Outcome.OK] += 1
-                async for line in self._lines(response):
-                    yield line
+                async with contextlib.aclosing(self._lines(response)) as lines:
+                    async for line in lines:
+                        yield line
         except aiohttp.SocketTimeoutError:
             yield no_answer(f"nothing was heard for {silence:g} s", Outcome.SILENT)
         except (aiohttp.ClientError, OSError) as error:
             yield _failed(error)
 
-    async def _lines(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes | Answer]:
+    async def _lines(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes | Answer, None]:
         """Whole lines. A rest without a newline is a line that was cut, and no line."""
         buffer = bytearray()
         async for chunk in response.content.iter_any():
@@ -224,6 +227,17 @@ class ApiClient:
                 return no_answer(f"the answer is longer than {limit} bytes", Outcome.TOO_LARGE)
             parts.append(chunk)
         return b"".join(parts)
+
+
+@contextlib.asynccontextmanager
+async def _abandoned(response: aiohttp.ClientResponse) -> AsyncIterator[None]:
+    """Drop the connection of a watch that is left before its end: a farewell over TLS waits for a peer that may be gone."""
+    try:
+        yield
+    finally:
+        connection = response.connection
+        if connection is not None and connection.transport is not None:
+            connection.transport.abort()
 
 
 def _failed(error: aiohttp.ClientError | OSError) -> Answer:
