@@ -35,12 +35,13 @@ _MOVING = (Kind.COUNTER, Kind.HISTOGRAM)
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """When values age and over what they are taken, in seconds."""
+    """When values age and over what they are taken, in seconds; ``links`` bounds the reads that a window may join."""
 
     fresh: float = 12.0
     expire: float = 300.0
     span: float = 60.0
     longest: float = 300.0
+    links: int = 128
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

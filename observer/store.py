@@ -16,7 +16,7 @@ from observer.clock import Clock
 from observer.fleet import Policy, Record
 from observer.measure.exposition import Limits, Reader
 from observer.measure.extract import Extractor, Frame, Unreadable
-from observer.measure.window import Chain
+from observer.measure.window import Chain, ChainLimits
 from router_contract import catalog
 from router_contract.readings import Histogram, Instant, ScrapeFailed
 from router_contract.targets import Component, Deployment, DeploymentKey, Member, Target, TargetKey
@@ -56,6 +56,7 @@ class Store:
         self._clock = clock
         self._policy = policy
         self._limits = limits
+        self._chain = ChainLimits(window_seconds=policy.span, links=policy.links)
         self._tally = tally
         self._deployments: dict[DeploymentKey, Deployment] = {}
         self._records: dict[TargetKey, Record] = {}
@@ -172,10 +173,10 @@ class Store:
     def _pushed(self, record: Record, frame: Frame, at: Instant) -> Chain:
         member = self._members.get(record.target.key)
         if member is None:
-            return record.chain.push(frame, at)
+            return record.chain.push(frame, at, limits=self._chain)
         # Only for the first read: a start that the platform tells and one that the program exports are never equal.
         started = member.started_at if record.chain.tail is None else None
-        return record.chain.push(frame, at, fleet.incarnation(member), started=started)
+        return record.chain.push(frame, at, fleet.incarnation(member), self._chain, started=started)
 
     def on_failure(self, target: Target, failure: ScrapeFailed) -> None:
         """A target did not answer."""

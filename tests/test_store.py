@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from observer.app.watcher import policy_of
+from observer.collect.options import ScrapeSettings
+from observer.settings import Settings, WindowSettings
 from observer.store import members
 from router_contract.readings import FailureKind, MissingCode, ScrapeFailed, State
 from router_contract.targets import Component, Deployment, DeploymentKey, StoreDeclaration
@@ -224,6 +227,21 @@ def test_a_start_that_the_program_exports_beside_the_platforms_is_no_restart() -
     assert value.window is not None
     assert (value.window.increase, value.window.lossy) == (42.0, False)
     assert report(kept, 10.0).targets[0].status.resets == 0
+
+
+@pytest.mark.parametrize(("span", "period"), [(60.0, 5.0), (120.0, 5.0), (30.0, 0.2)], ids=["usual", "long", "quick"])
+def test_a_window_is_as_long_as_was_asked_for_however_often_is_read(span: float, period: float) -> None:
+    settings = Settings(scrape=ScrapeSettings(period=period, timeout=0.1), windows=WindowSettings(span=span))
+    kept = store(policy=policy_of(settings))
+    of = deployment("a")
+    kept.set_deployments((of,), at(0))
+    reads = round(2 * span / period)
+    for number in range(reads + 1):
+        take(kept, of, "a", body(tokens=number), number * period)
+    window = one(report(kept, reads * period), "a", TOKENS).window
+    assert window is not None
+    assert window.seconds == pytest.approx(span)
+    assert window.increase == round(span / period)
 
 
 def test_a_body_that_tells_nothing_is_a_failure_and_an_unreadable_family_is_a_problem() -> None:

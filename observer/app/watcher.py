@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import platform
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
@@ -64,6 +65,8 @@ def policy_of(settings: Settings) -> Policy:
         expire=settings.windows.expire_after,
         span=settings.windows.span,
         longest=settings.windows.max,
+        # Twice, because each period may have one extra read; and some, because no read is exactly on time.
+        links=2 * math.ceil(settings.windows.span / settings.scrape.period) + 8,
     )
 
 

@@ -145,6 +145,17 @@ async def test_demo_once_shows_the_fleet_and_ends() -> None:
         assert name in ran.out
 
 
+async def test_a_demo_that_runs_ends_on_a_signal() -> None:
+    async with started("demo") as running:
+        assert running.process.stdout is not None
+        async with asyncio.timeout(SECONDS):
+            shown = await running.process.stdout.readline()
+        running.process.send_signal(signal.SIGTERM)
+        ran = await running.ended()
+    assert shown
+    assert (ran.code, ran.alone, "Traceback" in ran.err) == (0, True, False), ran.err
+
+
 async def test_what_is_wrong_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text(
         "apiVersion: observer.modeldeployment.io/v1alpha1\nkind: Fleet\ndeployments: []\n"
