@@ -164,7 +164,8 @@ async def stalled_consumer(buffer_steps: int, *, real_time: bool = False) -> str
     try:
         async with collecting(STALLED, clock) as collector:
             collector.sync([served.source()])
-            await until(collector, live(0))
+            # The replay that follows a sync is over, so that nothing but silence can find what is lost from here on.
+            await until(collector, lambda found: dict(found.counters.replays).get("ended", 0) == 2)
             sender = threading.Thread(target=publish)
             sender.start()
             time.sleep(2.5)
