@@ -178,7 +178,7 @@ class SglangGateway(SimulatedRouter[GatewaySeries]):
                 side = "decode" if upstream.status >= 500 else "prefill"
                 return Failed(500, f"{side}_internal_error", b"a worker of the pair failed")
             if upstream.status >= 400:
-                self.series.refused(ask)
+                self.series.passed_on(ask, upstream.status)
                 return Failure(upstream.status, "decode_bad_request", "the decode worker refused the request")
             self.series.answered(ask, self.since(ask))
             return await self.relay(request, upstream)

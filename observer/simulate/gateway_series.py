@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from observer.simulate.breaker import NAMES, Circuit
 from observer.simulate.exposition import Registry, Style
-from observer.simulate.router_series import Ask, RouterSeries
+from observer.simulate.router_series import RETRYABLE, Ask, RouterSeries
 from observer.simulate.vllm_router_series import DURATION_BOUNDS
 from observer.simulate.workers import DECODE, PREFILL, Worker
 
@@ -15,6 +15,7 @@ COUNTERS = (
     "worker_selection_total", "worker_cb_outcomes_total", "worker_cb_transitions_total", "worker_errors_total",
     "worker_retries_total", "worker_retries_exhausted_total", "worker_health_checks_total",
 )  # fmt: skip
+PASSED_ON = {400: "validation_error", 404: "no_workers"}
 GAUGES = (
     "worker_pool_size", "worker_health", "worker_cb_state", "worker_requests_active", "worker_cb_consecutive_failures",
     "worker_cb_consecutive_successes", "http_connections_active", "http_inflight_request_age_count",
@@ -109,14 +110,14 @@ class GatewaySeries(RouterSeries):
         """An attempt's answer, failed ones as worker errors too."""
         self.add("router_upstream_responses_total", router_type=MODE, status_code=str(status), error_code=code)
         if status >= 500:
-            self.failed(worker)
-        elif status >= 400:
-            self.refused(ask)
-        else:
+            self.failed(worker, "timeout" if status == 504 else "backend_error")
+        elif status < 400:
             self.answered(ask, seconds)
+        if status >= 400 and status not in RETRYABLE:
+            self.passed_on(ask, status)
 
-    def refused(self, ask: Ask) -> None:
-        """A worker answered 4xx: the only thing the gateway's error counter shows."""
+    def passed_on(self, ask: Ask, status: int) -> None:
+        """An error that is not retried: the only thing the gateway's error counter shows."""
         self.add(
             "router_request_errors_total",
             router_type=MODE,
@@ -124,12 +125,12 @@ class GatewaySeries(RouterSeries):
             connection_mode=MODE,
             model=ask.model,
             endpoint=ask.endpoint,
-            error_type="validation_error",
+            error_type="backend_error" if status >= 500 else PASSED_ON.get(status, "internal_error"),
         )
 
-    def failed(self, worker: Worker) -> None:
+    def failed(self, worker: Worker, kind: str = "backend_error") -> None:
         """A worker's request failed."""
-        self.add("worker_errors_total", worker_type=worker.kind, connection_mode=MODE, error_type="backend_error")
+        self.add("worker_errors_total", worker_type=worker.kind, connection_mode=MODE, error_type=kind)
 
     def answered(self, ask: Ask, seconds: float) -> None:
         """How long a request took until its answer began."""

@@ -18,11 +18,10 @@ from aiohttp import web
 from observer.clock import Clock
 from observer.simulate.background import Background
 from observer.simulate.node import Listener
-from observer.simulate.router_series import Ask, RouterSeries
+from observer.simulate.router_series import RETRYABLE, Ask, RouterSeries
 from observer.simulate.spec import RouterSpec
 from observer.simulate.workers import PREFILL, REGULAR, Worker, WorkerAddress, WorkerSet
 
-RETRYABLE = frozenset({408, 429, 500, 502, 503, 504})
 ENDPOINTS = {"/v1/chat/completions": "chat", "/v1/completions": "completions", "/generate": "generate"}
 NEEDED = {"chat": ("messages",), "completions": ("prompt",), "generate": ("text", "input_ids")}
 

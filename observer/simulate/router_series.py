@@ -9,6 +9,9 @@ from observer.simulate.breaker import Circuit
 from observer.simulate.exposition import Registry
 from observer.simulate.workers import Worker
 
+RETRYABLE = frozenset({408, 429, 500, 502, 503, 504})
+"""Answers of a worker after which both routers try another; any other error is passed on at once."""
+
 
 @dataclass
 class Ask:

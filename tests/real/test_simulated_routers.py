@@ -35,8 +35,10 @@ def moved(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     return {key: value for key, value in found.items() if value}
 
 
-async def drive(made: Bench, api: str, engines: list[Any], failing: list[Any], software: str) -> list[int]:
-    """The same calls for both; returns the statuses seen."""
+async def drive(
+    made: Bench, api: str, engines: list[Any], failing: list[Any], software: str, more: tuple[int, ...]
+) -> list[int]:
+    """The same calls for both; ``more`` are errors that workers answer beside 500. Returns the statuses seen."""
     statuses = [await made.post(api, stream=number % 2 == 0) for number in range(6)]
     statuses += [await made.post(api, "/v1/completions") for _ in range(2)]
     if software == "sglang":
@@ -49,8 +51,12 @@ async def drive(made: Bench, api: str, engines: list[Any], failing: list[Any], s
         engine.behaviour.error_rate = 1.0
     statuses += [await made.post(api) for _ in range(2)]
     statuses.append(await made.post(api, "/v1/completions"))
+    for status in more:
+        for engine in failing:
+            engine.behaviour.error_status = status
+        statuses += [await made.post(api) for _ in range(2)]
     for engine in failing:
-        engine.behaviour.error_rate = 0.0
+        engine.behaviour.steady()
     statuses += [await made.post(api) for _ in range(2)]
     for engine in engines:
         await engine.die()
@@ -63,6 +69,7 @@ async def drive(made: Bench, api: str, engines: list[Any], failing: list[Any], s
 @pytest.mark.parametrize("kind", ENGINES)
 async def test_the_same_calls_move_the_same_counters(kind: str, pair: bool, tmp_path: Path) -> None:
     software = ENGINES[kind]
+    more = () if pair else (408, 429, 501, 503, 504, 403)
     seen: list[tuple[list[int], dict[Any, float]]] = []
     texts: list[str] = []
     for real in (True, False):
@@ -79,14 +86,14 @@ async def test_the_same_calls_move_the_same_counters(kind: str, pair: bool, tmp_
                         while len((await made.json(f"{router.api}/workers"))["workers"]) < len(engines):
                             await asyncio.sleep(0.05)
                     before = moved((await made.get(f"{router.metrics}/metrics"))[1])
-                    statuses = await drive(made, router.api, engines, others, software)
+                    statuses = await drive(made, router.api, engines, others, software, more)
                     text = (await made.get(f"{router.metrics}/metrics"))[1]
             else:
                 workers = [WorkerAddress(engine.url, PREFILL, 8998) for engine in prefill]
                 workers += [WorkerAddress(engine.url, DECODE if pair else "regular") for engine in others]
                 simulated = await made.router(kind, workers, health_interval=600.0, breaker_failures=1000)
                 before = moved(await made.metrics(simulated))
-                statuses = await drive(made, simulated.api.url, engines, others, software)
+                statuses = await drive(made, simulated.api.url, engines, others, software, more)
                 text = await made.metrics(simulated)
             texts.append(text)
             after = moved(text)
