@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from observer.collect.recording import Recorder, Recording, RecordingError
+from router_contract.judging import Stored, StoredCondition
+from router_contract.probes import MemberProbe, ProbeFailed, VersionTold
 from router_contract.readings import FailureKind, Instant, ScrapeFailed
+from router_contract.router_views import Circuit, RouterView, ViewFailed, ViewSource, WorkerRow
 from router_contract.targets import Address, Component, Deployment, DeploymentKey, Member, Replica, Role, TargetKey
+from router_contract.verdicts import Status
 
 KEY = DeploymentKey("default", "chat")
 TARGET = TargetKey(KEY, "static:1", Component.ENGINE, 8000)
@@ -113,3 +117,71 @@ def test_a_file_that_is_no_zip_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"not a zip")
     with pytest.raises(RecordingError, match="is not a recording"):
         Recording(path)
+
+
+PROBE = MemberProbe(
+    deployment=KEY,
+    uid="static:1",
+    member="a",
+    software="vllm",
+    version=VersionTold(at=Instant(4.5, 103.5), path="/version", version="0.32.0"),
+    health_failed=ProbeFailed(at=Instant(4.5, 103.5), path="/health", kind=FailureKind.TIMEOUT, detail="slow"),
+)
+ROWS = (WorkerRow(url="http://h:1", host="h", port=1, circuit=Circuit.OPEN, in_selection=False, load=0.1),)
+VIEW = RouterView(
+    router="r", pod_uid="static:2", read_at=Instant(5.0, 104.0), source=ViewSource.WORKERS_API, workers=ROWS
+)
+LOST = ViewFailed(router="r", pod_uid="static:2", at=Instant(6.0, 105.0), kind="Timeout", detail="slow")
+STORED = Stored(conditions=(StoredCondition(type="MetricsFresh", status=Status.TRUE, last_transition=3.0),))
+
+
+def test_what_judging_was_told_comes_back_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a.obsrec"
+    settings = {"scrape": {"period": 2.0}}
+    with Recorder(path, writer="test", started=Instant(1.0, 100.0), settings=settings) as recorder:
+        recorder.stored(KEY, STORED, Instant(1.0, 100.0))
+        recorder.probe(PROBE, Instant(5.0, 104.0))
+        recorder.view(KEY, VIEW, Instant(5.5, 104.5))
+        recorder.view(KEY, LOST, Instant(6.5, 105.5))
+        recorder.judged(Instant(7.0, 106.0))
+    with Recording(path) as recording:
+        stored, probe, view, lost, judged = recording.events()
+        assert recording.manifest.settings == settings
+    assert (stored.kind, stored.deployment, stored.stored) == ("stored", KEY, STORED)
+    assert (probe.kind, probe.deployment, probe.probe, probe.at) == ("probe", KEY, PROBE, Instant(5.0, 104.0))
+    assert [(each.kind, each.deployment, each.view) for each in (view, lost)] == [
+        ("view", KEY, VIEW),
+        ("view", KEY, LOST),
+    ]
+    assert (judged.kind, judged.at) == ("pass", Instant(7.0, 106.0))
+
+
+def test_no_value_that_may_be_secret_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.obsrec"
+    address = Address(host="h", port=1, headers=(("X-Key", "s3cret"),), bearer_token_file="/run/token")
+    member = Member(uid="static:1", name="a", metrics=address, api=address)
+    environment = (("HF_TOKEN", "s3cret"), ("VLLM_API_KEY", "s3cret"), ("VLLM_USE_V1", "1"))
+    role = Role(name="server", environment=environment, replicas=(Replica(members=(member,)),))
+    with Recorder(path, writer="test", started=Instant(1.0, 100.0)) as recorder:
+        recorder.fleet((Deployment(key=KEY, uid="d", roles=(role,)),), Instant(1.0, 100.0))
+    with Recording(path) as recording:
+        (event,) = recording.events()
+        assert b"s3cret" not in recording.body(event)
+        ((found,),) = [each.roles for each in recording.deployments(event)]
+    assert dict(found.environment) == {"HF_TOKEN": "hidden", "VLLM_API_KEY": "hidden", "VLLM_USE_V1": "1"}
+    shown = next(found.members()).metrics
+    assert shown is not None
+    assert (shown.headers, shown.bearer_token_file) == ((("X-Key", "hidden"),), "/run/token")
+
+
+def test_a_disk_that_does_not_take_the_end_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(tmp_path / "a.obsrec", writer="test", started=Instant(1.0, 100.0))
+
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recorder, "_finish", full)
+        with pytest.raises(RecordingError, match="cannot be finished: No space left on device"):
+            recorder.close()
+    recorder.close()
