@@ -62,7 +62,6 @@ class Store:
         self._records: dict[TargetKey, Record] = {}
         self._members: dict[TargetKey, Member] = {}
         self._extractors: dict[_Kind, Extractor] = {}
-        self._made_by: dict[TargetKey, Extractor] = {}
         self._readers: dict[object, Reader] = {}
         self._told_versions: dict[tuple[DeploymentKey, str], str] = {}
         self._departed: dict[DeploymentKey, dict[str, dict[str, Histogram]]] = {}
@@ -100,13 +99,11 @@ class Store:
         known = self._records.get(key)
         table = self._table(target)
         if known is None or not _same_program(known.target, target):
-            self._made_by.pop(key, None)
             return Record(target=target, first_seen=now, vocabulary=table, version=target.version)
         return msgspec.structs.replace(known, target=target, vocabulary=table)
 
     def _adopt_lives(self) -> None:
         """A restart that a platform tells after we have read the new process is no second restart of its counters."""
-        self._made_by = {key: made for key, made in self._made_by.items() if key in self._records}
         for key, member in self._members.items():
             record, life = self._records.get(key), fleet.incarnation(member)
             if record is None or record.read_at is None or member.started_at is None:
@@ -146,11 +143,8 @@ class Store:
             )
             return
         extractor = self._extractor(record.target, record.vocabulary)
-        # Layouts belong to one reader: a frame of another version's names says nothing about what this one looks for.
-        previous = record.frame if self._made_by.get(target.key) is extractor else None
-        self._made_by[target.key] = extractor
         started = self._clock.now().mono
-        frame = extractor.read(data, previous=previous, openmetrics=content_type.startswith(OPENMETRICS))
+        frame = extractor.read(data, previous=record.frame, openmetrics=content_type.startswith(OPENMETRICS))
         parse = self._clock.now().mono - started
         if isinstance(frame, Unreadable):
             self._tally.scraped(target.component, frame.kind, duration, len(data), parse)
