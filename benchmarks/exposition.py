@@ -267,7 +267,9 @@ def main() -> int:
     if arguments.json:
         arguments.json.write_text(line + "\n", encoding="utf-8")
     print(line)
-    return 0 if isinstance(first, dict) and first["again"] >= 50 else 1
+    again = first["again"] if isinstance(first, dict) else 0.0
+    print(f"figure: a body read again {again:.0f} times as fast as prometheus_client (20 families, target 50)")
+    return 0 if again >= 50 else 1
 
 
 if __name__ == "__main__":
