@@ -106,7 +106,7 @@ def answered(status: int, body: bytes, retry_after: str = "") -> Answer:
         outcome=outcome_of(status, document),
         status=status,
         body=body,
-        message=document.message or f"HTTP {status}",
+        message=" ".join(document.message.split()) or f"HTTP {status}",
         retry_after=pause,
     )
 
@@ -119,7 +119,7 @@ def error_event(raw: bytes | msgspec.Raw) -> Answer:
     return Answer(
         outcome=outcome_of(code, document),
         status=code,
-        message=document.message or f"ERROR event {code}",
+        message=" ".join(document.message.split()) or f"ERROR event {code}",
         retry_after=pause,
     )
 

@@ -263,7 +263,7 @@ class ControlPlane:
                 raise
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
-            found = self.call("GET", f"{path}/{name}").get("status", {}).get("conditions", [])
+            found = self.call("GET", f"{path}/{name}").get("status", {}).get("conditions") or []
             if any(each["type"] == "Established" and each["status"] == "True" for each in found):
                 return f"/apis/{group}/{version}"
             time.sleep(0.05)
