@@ -51,12 +51,14 @@ class Publisher:
         self.life += 1
         self.sequence = -1
         self.held: Counter[Key] = Counter()
+        self.snapshots: dict[int, dict[Key, int]] = {-1: {}}
         self.buffer: deque[tuple[int, bytes]] = deque(maxlen=self.buffer_steps)
 
     def publish(self, events: list[dict[str, object]]) -> tuple[int, bytes]:
         self.sequence += 1
         payload = msgspec.msgpack.encode([self.life + self.sequence / 1000, events, 0])
         self.buffer.append((self.sequence, payload))
+        self.snapshots[self.sequence] = dict(self.held)
         return self.sequence, payload
 
     def store(self, hashes: list[int], parent: int | None, medium: str = "GPU", group: int = 0) -> tuple[int, bytes]:

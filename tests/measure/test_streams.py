@@ -304,6 +304,35 @@ def test_a_reconnection_without_replay_cannot_be_verified():
     assert not world.stream.approximate
 
 
+def test_a_batch_held_from_a_former_connection_is_never_applied():
+    world = joined(3)
+    chain(world, 4, 4)
+    world.wire.clear()
+    chain(world, 5, 6)
+    deliver_all(world)
+    assert world.stream.state is S.GAP
+    world.disconnect()
+    world.publisher.restart()
+    world.publisher.store([77], None)
+    world.connect()
+    world.answer()
+    world.answer()
+    assert set(world.held()) == {(77, "GPU", 0)}
+    assert not world.stream.approximate
+    assert world.stream.state is S.LIVE
+
+
+def test_a_resumption_that_nobody_answers_is_unverified_until_the_same_batch_is_seen_again():
+    world = joined(3)
+    world.disconnect()
+    world.connect()
+    world.wait(6.25)
+    assert (world.stream.state, world.stream.approximate) == (S.LIVE, {Approximation.UNVERIFIED})
+    world.wait(1.25)
+    world.answer()
+    assert not world.stream.approximate
+
+
 def test_a_full_buffer_drops_all_and_asks_again():
     limits = StreamLimits(held_batches=5)
     world = World(limits=limits)
