@@ -52,6 +52,7 @@ PROOFS = [
     pytest(
         "the real routers: followed within two reads, in order",
         "tests/real/test_router_follow.py",
+        "tests/real/test_eligibility.py",
         env={"CI": "true"},
     ),
 ]
