@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Final
 
 import msgspec
@@ -23,9 +24,10 @@ RELATIVE_RATIOS: Final = (1.25, 1.5, 2.0, 3.0, 5.0)
 """The same for the ratio of canary to stable, as multiples of the margin."""
 MOST_LOG: Final = 700.0
 """Evidence is shown up to here (natural logarithm): it stays a finite number."""
-PRIOR_CELLS: Final = 4.0
-PRIOR_EFFECT: Final = 2.0
-"""Before cells tell how alike their requests are, this design effect is assumed, with the weight of so many cells."""
+PRIOR_CELLS: Final = 8.0
+PRIOR_LIKENESS: Final = 0.02
+"""Before cells tell how alike their requests are, this correlation within a cell is assumed, with the weight of so many
+cells."""
 
 
 class Bernoulli(msgspec.Struct, frozen=True):
@@ -83,10 +85,12 @@ class Minute(msgspec.Struct, frozen=True):
 def design_effect(*sides: Spread) -> float:
     """How many times the variance between cells is what independent requests would give; at least 1.
 
-    Each side (a revision) has cells of its own and a rate of its own. With few cells the answer is drawn towards a
-    cautious prior, because one or two cells say nothing about how alike their requests are.
+    Each side (a revision, a stretch of time) has cells of its own and a rate of its own. With few cells the answer is
+    drawn towards a cautious prior, because one or two cells say nothing about how alike their requests are.
     """
-    square, free = PRIOR_EFFECT * PRIOR_CELLS, PRIOR_CELLS
+    cells = math.fsum(side.cells for side in sides)
+    size = math.fsum(side.total for side in sides) / cells if cells else 1.0
+    square, free = PRIOR_CELLS * (1 + PRIOR_LIKENESS * max(0.0, size - 1)), PRIOR_CELLS
     for side in sides:
         if side.cells < 2 or not 0 < side.bad < side.total:
             continue
@@ -100,10 +104,10 @@ def against_limit(minutes: Sequence[Spread], limit: float) -> float:
     """Logarithm of the e-value against "the rate is at most ``limit`` in every minute". ``minutes`` are in order."""
     logs: list[float] = []
     rest = Spread()
-    for minute in reversed(minutes):
+    for minute, before in zip(reversed(minutes), reversed(_before(minutes)), strict=True):
         rest += minute
-        counts = Bernoulli(rest.bad, rest.total)
-        logs.append(bet_against_limit(counts, limit, design_effect(rest)))
+        effect = design_effect(before, rest)
+        logs.append(bet_against_limit(Bernoulli(rest.bad, rest.total), limit, effect))
     return _over_beginnings(logs[::-1])
 
 
@@ -116,10 +120,15 @@ def against_stable(minutes: Sequence[Minute], margin: float) -> float:
     logs: list[float] = []
     canary, stable = Spread(), Spread()
     sums = [0.0] * len(RELATIVE_RATIOS)
-    for minute in reversed(minutes):
+    earlier = zip(
+        reversed(_before([minute.canary for minute in minutes])),
+        reversed(_before([minute.stable for minute in minutes])),
+        strict=True,
+    )
+    for minute, before in zip(reversed(minutes), earlier, strict=True):
         canary, stable = canary + minute.canary, stable + minute.stable
         sums = [one + _bet(minute.stratum, margin, ratio) for one, ratio in zip(sums, RELATIVE_RATIOS, strict=True)]
-        effect = design_effect(canary, stable)
+        effect = design_effect(canary, stable, *before)
         logs.append(_log_mean([each / effect for each in sums]))
     return _over_beginnings(logs[::-1])
 
@@ -178,6 +187,11 @@ def _bet(each: Stratum, margin: float, ratio: float) -> float:
     exposure = each.canary.total / (each.canary.total + each.stable.total)
     null, other = _share(exposure, margin), _share(exposure, margin * ratio)
     return each.canary.bad * math.log(other / null) + each.stable.bad * math.log((1 - other) / (1 - null))
+
+
+def _before(minutes: Sequence[Spread]) -> list[Spread]:
+    """For each minute the sums of all before it: how alike requests are is known from these as well."""
+    return list(accumulate(minutes[:-1], initial=Spread())) if minutes else []
 
 
 def _over_beginnings(logs: Sequence[float]) -> float:

@@ -104,7 +104,7 @@ ALL = hist(0, 0, 990, 10, 0, 0)
 QUANTILES: dict[str, tuple[Metric, NativeObservation, Verdict, Reason]] = {
     "at a bound, exact": (native(Q, LT, 0.5, quantile=0.95), measured(latencies(ALL)), P, R.WITHIN_THRESHOLD),
     "LT is LTE at a bound": (native(Q, LTE, 0.5, quantile=0.95), measured(latencies(ALL)), P, R.WITHIN_THRESHOLD),
-    "GT at a bound": (native(Q, GT, 0.5, quantile=0.95), measured(latencies(ALL)), F, R.THRESHOLD_BREACHED),
+    "GT at a bound": (native(Q, GT, 0.5, quantile=0.95), measured(latencies(*[ALL] * 9)), F, R.THRESHOLD_BREACHED),
     "GT passes": (native(Q, GT, 0.25, quantile=0.05), measured(latencies(ALL)), P, R.WITHIN_THRESHOLD),
     "inside a bucket": (native(Q, LT, 0.4, quantile=0.5), measured(latencies(ALL)), U, R.BUCKET_RESOLUTION),
     "interpolated": (
@@ -119,7 +119,12 @@ QUANTILES: dict[str, tuple[Metric, NativeObservation, Verdict, Reason]] = {
         F,
         R.THRESHOLD_BREACHED,
     ),
-    "slow": (native(Q, LT, 0.5, quantile=0.95), measured(latencies(hist(0, 0, 80, 20, 0, 0))), F, R.THRESHOLD_BREACHED),
+    "slow": (
+        native(Q, LT, 0.5, quantile=0.95),
+        measured(latencies(*[hist(0, 0, 80, 20, 0, 0)] * 3)),
+        F,
+        R.THRESHOLD_BREACHED,
+    ),
     "slow by chance": (
         native(Q, LT, 0.5, quantile=0.95),
         measured(latencies(hist(0, 0, 94, 6, 0, 0))),
@@ -323,7 +328,7 @@ def test_layouts_of_two_versions_are_compared_where_a_bound_is_shared_and_bracke
     guard = CacheGuard(enabled=False)
     metric = relative(Q, quantile=0.95, cache_guard=guard)
     frozen = (FrozenBound(metric="m", bound=60.0, since=T0),)
-    seen = measured(latencies(*[same] * 5), latencies(*[stable] * 5))
+    seen = measured(latencies(*[same] * 30), latencies(*[stable] * 30))
     assert judge(metric, seen, frozen).verdict is F, "3 % above 60 s where stable has none"
     inside = (FrozenBound(metric="m", bound=30.0, since=T0),)
     assert judge(metric, seen, inside).reason is R.BUCKET_RESOLUTION
@@ -372,7 +377,7 @@ def test_nothing_from_before_the_step_enters() -> None:
 
 
 def test_alpha_is_shared_by_the_metrics_that_spend_it() -> None:
-    seen = measured(window(*minutes(9, 100, 5)))
+    seen = measured(window(*minutes(11, 100, 5)))
     alone = analysis(native(alpha=0.05))
     assert judge_sample(alone, [seen], (), T0, T0).verdict is F
     names = [native(name=f"m{place}", alpha=0.05) for place in range(10)]
