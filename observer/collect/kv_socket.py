@@ -29,7 +29,7 @@ class ReceiverLimits(msgspec.Struct, frozen=True, kw_only=True):
     """``capacity_bytes`` may wait for the loop; ``linger`` seconds gather a lot; ``share`` messages a socket a round."""
 
     capacity_bytes: int = 64 << 20
-    linger: float = 0.010
+    linger: float = 0.020
     share: int = 512
     sockets: SocketLimits = SocketLimits()
 
