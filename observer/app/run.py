@@ -228,11 +228,19 @@ async def _describe(simulated: SimulatedFleet, file: Path) -> None:
 
 
 async def _first_reads(watcher: Watcher, stop: asyncio.Event) -> bool:
-    """Whether every target was read twice (a window needs two reads), or failed twice, before somebody stopped us."""
+    """Whether every target was read twice (a window needs two reads), or failed twice, before somebody stopped us.
+
+    Once all were read, the second reads are asked for at once.
+    """
+    asked = False
     while not await _waited(stop, 0.2):
-        statuses = watcher.source.targets()
-        if all(status.reads >= 2 or status.state is TargetState.SHED for status in statuses):
+        reads = [status.reads for status in watcher.source.targets() if status.state is not TargetState.SHED]
+        if min(reads, default=2) >= 2:
             return True
+        if min(reads) == 1 and not asked:
+            asked = True
+            for key in watcher.source.keys():  # noqa: SIM118 - a source is no mapping
+                await watcher.source.refresh(key)
     return False
 
 

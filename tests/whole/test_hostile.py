@@ -142,7 +142,7 @@ async def every_kind(folder: Path) -> tuple[Seen, float]:
         asked = await stack.enter_async_context(asking(Watcher(SETTINGS, SystemClock(), listen="127.0.0.1:0")))
         await asked.watcher.watch(places)
         await asked.ready(1)
-        await seen.run(asked, 9.0, 0.2)
+        await seen.run(asked, 8.0, 0.2)
         lags = {labels["le"]: count for labels, count in (await asked.metrics())["observer_loop_lag_seconds_bucket"]}
     return seen, lags["0.25"] / lags["+Inf"]
 
@@ -157,7 +157,7 @@ def test_each_lie_has_its_kind_and_the_good_ones_stay_fresh(tmp_path: Path, capl
     shown = {name: sorted(kinds) for name, kinds in seen.kinds.items()}
     print(f"figure: hostile kinds seen { ({name: kinds[0] for name, kinds in shown.items()}) }")
     print(
-        f"figure: hostile run of 9 s, {len(wanted) - 1} hostile and {GOOD} good targets, {seen.looks} looks: oldest value "
+        f"figure: hostile run of 8 s, {len(wanted) - 1} hostile and {GOOD} good targets, {seen.looks} looks: oldest value "
         f"of a good target {seen.oldest:.2f} s (fresh up to {SETTINGS.scrape.fresh_seconds:g} s); resident "
         f"{seen.memory[0]:.0f} to {seen.memory[-1]:.0f} MiB ({seen.grown:+.1f}); {on_time:.0%} of loop steps within 250 ms"
     )
@@ -202,7 +202,7 @@ async def half_dead() -> tuple[Seen, dict[str, float]]:
             places += crowd(name, count, ports[name])
         await asked.watcher.watch(places)
         await asked.ready(1)
-        await seen.run(asked, 12.0, 0.5)
+        await seen.run(asked, 10.0, 0.5)
         statuses = asked.watcher.source.targets()
         assert len(statuses) == 1000
         return seen, {status.member: status.reads for status in statuses}
@@ -216,7 +216,7 @@ def test_half_of_a_thousand_targets_are_dead(caplog: pytest.LogCaptureFixture) -
         seen, reads = runner.run(half_dead())
     shown = {name: sorted(kinds) for name, kinds in seen.kinds.items()}
     print(
-        f"figure: 1000 targets, 500 dead, whole application, 12 s: {sum(reads.values())} reads, {seen.looks} looks; oldest "
+        f"figure: 1000 targets, 500 dead, whole application, 10 s: {sum(reads.values())} reads, {seen.looks} looks; oldest "
         f"value of a good target {seen.oldest:.2f} s (fresh up to {MANY.scrape.fresh_seconds:g} s); resident "
         f"{seen.memory[0]:.0f} to {seen.memory[-1]:.0f} MiB ({seen.grown:+.1f})"
     )
