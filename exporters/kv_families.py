@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from exporters.family import RANK, Family, FamilyType, Row
+from exporters.family import DEPLOYMENT, RANK, Family, FamilyType, Row
 from exporters.kv import KvSource
 from router_contract.kv_streams import KvStreamSummary, StreamState
 
@@ -65,6 +65,12 @@ def kv_families(source: KvSource) -> tuple[Family, ...]:
             _approximate,
             "reason",
             kind=gauge,
+        ),
+        Family(
+            name="modeldeployment_kv_index_budget_bytes",
+            help="What a deployment's block index may take; past it the index is approximate.",
+            labels=DEPLOYMENT,
+            rows=lambda _: _budgets(source),
         ),
         *_receiver_families(source),
     )
@@ -124,6 +130,12 @@ def _bytes(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
 
 def _loose(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
     yield (), stream.unanchored
+
+
+def _budgets(source: KvSource) -> Iterator[Row]:
+    """The budget of each deployment that has a stream; the others have no index."""
+    for key in sorted({stream.key.deployment for stream in source.kv_streams()}):
+        yield (key.namespace, key.name), source.kv_index(key).budget_bytes
 
 
 def _approximate(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:

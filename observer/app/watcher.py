@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from aiohttp import web
+from prometheus_client import ProcessCollector
 
 from exporters.api import Api
 from exporters.families import FAMILIES
@@ -109,9 +110,10 @@ class Watcher:
         self._recorder = recorder
         self._state = state
         self.tally = SelfMetrics(package_version(), platform.python_version())
+        ProcessCollector(registry=self.tally.registry)
         self.store = Store(clock, policy_of(settings), limits_of(settings), self.tally)
         self.kv = KvPart(self.store, clock, settings)
-        self.judging = Judging(self.store, settings, self._kv_conditions)
+        self.judging = Judging(self.store, settings, self._kv_conditions, lambda key: self._kv_seen.get(key, ()))
         self._kv_judging = KvJudging(self.store, settings, self.judging.ready_replicas)
         self._kv_seen: dict[DeploymentKey, tuple[KvStreamSummary, ...]] = {}
         for key, stored in state.load().items() if state is not None else ():
