@@ -44,7 +44,7 @@ MAX_METRICS: Final = 10
 MAX_HEADERS: Final = 32
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _OURS: Final = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection", "expect"})
-_ADDRESS: Final = re.compile(r"https?://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?(/[!-~]*)?")
+_ADDRESS: Final = re.compile(r"https?://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?(/[!-\"$->@-~]*)?")
 _NATIVE_KEYS: Final = (
     "native",
     "relative",
