@@ -32,6 +32,8 @@ class Module:
     name: str
     programs: dict[str, str]
     ldflags: str = ""
+    go: str = ""
+    """The only Go that builds it right, as the beginning of its version; empty for any."""
 
     @property
     def source(self) -> Path:
@@ -60,6 +62,7 @@ KNOWN = (
             f"-X {_VERSION}{key}={value}"
             for key, value in (("gitVersion", KUBERNETES), ("gitMajor", "1"), ("gitMinor", "36"))
         ),
+        go="go1.26",
     ),
     Module("helm", {"helm": "helm.sh/helm/v3/cmd/helm"}),
 )
@@ -82,7 +85,8 @@ def program(name: str) -> Path | None:
 def ensure(module: Module, jobs: int) -> Path:
     """The module's folder of binaries, built if need be.
 
-    Raises `FileNotFoundError` without Go and `subprocess.CalledProcessError` when a build fails.
+    Raises `FileNotFoundError` without Go, `RuntimeError` with a wrong one, and `subprocess.CalledProcessError` when a
+    build fails.
     """
     folder = module.folder()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +97,16 @@ def ensure(module: Module, jobs: int) -> Path:
             return folder
         go = shutil.which("go")
         if go is None:
-            raise FileNotFoundError(f"{module.name}: go is not on PATH, wanted Go 1.26")
+            raise FileNotFoundError(f"{module.name}: found no go on PATH, wanted Go 1.26")
+        version = subprocess.run(
+            [go, "env", "GOVERSION"],
+            env=os.environ | {"GOTOOLCHAIN": "local"},
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout.strip()
+        if not version.startswith(module.go):
+            raise RuntimeError(f"{module.name}: found {version}, wanted {module.go}")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         begun = time.monotonic()

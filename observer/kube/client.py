@@ -154,25 +154,29 @@ class ApiClient:
             return _failed(error)
 
     async def _stream(self, path: str, query: Query, silence: float) -> AsyncGenerator[bytes | Answer, None]:
+        opened = False
         try:
             async with asyncio.timeout(self._tuning.seconds):
                 response = await self._open("GET", path, query, None, {}, silence)
             async with response, _abandoned(response):
-                if response.status != 200:
-                    content = await self._read(response)
-                    if isinstance(content, Answer):
-                        yield content
-                    else:
-                        yield answered(response.status, content, response.headers.get("Retry-After", ""))
+                opened = response.status == 200
+                if opened:
+                    self.requests[Outcome.OK] += 1
+                    async with contextlib.aclosing(self._lines(response)) as lines:
+                        async for line in lines:
+                            yield line
                     return
-                self.requests[Outcome.OK] += 1
-                async with contextlib.aclosing(self._lines(response)) as lines:
-                    async for line in lines:
-                        yield line
+                content = await self._read(response)
+                if not isinstance(content, Answer):
+                    content = answered(response.status, content, response.headers.get("Retry-After", ""))
+                failure = content
         except aiohttp.SocketTimeoutError:
-            yield no_answer(f"nothing was heard for {silence:g} s", Outcome.SILENT)
+            failure = no_answer(f"nothing was heard for {silence:g} s", Outcome.SILENT)
         except (aiohttp.ClientError, OSError) as error:
-            yield _failed(error)
+            failure = _failed(error)
+        if not opened:
+            self.requests[failure.outcome] += 1
+        yield failure
 
     async def _lines(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes | Answer, None]:
         """Whole lines. A rest without a newline is a line that was cut, and no line."""

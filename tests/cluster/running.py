@@ -42,7 +42,7 @@ async def background(run: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def client_for(kubeconfig: str, limits: ClientTuning = LIMITS) -> AsyncIterator[ApiClient]:
+async def client_for(kubeconfig: str | None, limits: ClientTuning = LIMITS) -> AsyncIterator[ApiClient]:
     credentials = await LoadedCredentials.load(kubeconfig)
     async with ApiClient(credentials, SystemClock(), limits) as client:
         yield client

@@ -7,9 +7,11 @@ import contextlib
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
+from kubernetes_asyncio.config import incluster_config
 
 from observer.kube.answers import Answer, Outcome
 from observer.kube.cache import Change
@@ -147,6 +149,47 @@ async def test_api_down_4_s(breakable_cluster: ControlPlane) -> None:
         print(f"followed again {time.monotonic() - ready:.2f} s after the API was ready; {it.health.endings}")
         assert [f"{change.kind} {change.record.name}" for change in told[2:]] == ["Deleted a", "Added c"]
         await until(lambda: not it.health.trouble, 20)
+
+
+async def test_etcd_restarted(breakable_cluster: ControlPlane) -> None:
+    """The store goes away under the API server for 3 s."""
+    cluster = breakable_cluster
+    cluster.namespace("etcd")
+    path = "/api/v1/namespaces/etcd/configmaps"
+    cluster.call("POST", path, {"metadata": {"name": "a"}})
+    async with client_for(cluster.admin) as client, informer_of(client, watched_documents(CONFIG_MAPS, "etcd")) as it:
+        await it.synced()
+        cluster.etcd.kill()
+        await asyncio.sleep(3.0)
+        assert [each.name for each in it] == ["a"]
+        cluster.etcd.start()
+        await asyncio.to_thread(cluster.wait_ready)
+        ready = time.monotonic()
+        await asyncio.to_thread(cluster.call, "POST", path, {"metadata": {"name": "b"}})
+        await until(lambda: it.get("b", "etcd") is not None, 30)
+        print(f"followed again {time.monotonic() - ready:.2f} s after the API was ready; {it.health.endings}")
+
+
+async def test_a_service_account_token_that_is_replaced_is_read_again(
+    cluster: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a Pod: a token that the server refuses is read from its file once more, and then works."""
+    cluster.namespace("tokens")
+    request = {"spec": {"expirationSeconds": 600}}
+    token = cluster.call("POST", "/api/v1/namespaces/tokens/serviceaccounts/default/token", request)["status"]["token"]
+    file = tmp_path / "token"
+    file.write_text("out.of.date")
+    host, port = cluster.server.removeprefix("https://").split(":")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(file))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", cluster.authority.ca_file)
+    async with client_for(None) as client:
+        assert (await client.request("GET", "/api/v1/namespaces/tokens/pods")).outcome is Outcome.UNAUTHORIZED
+        file.write_text(token)
+        answer = await client.request("GET", "/api/v1/namespaces/tokens/pods")
+        assert answer.outcome is Outcome.FORBIDDEN
+        assert "system:serviceaccount:tokens:default" in answer.message
 
 
 async def test_half_open_connection_75_s(breakable_cluster: ControlPlane) -> None:

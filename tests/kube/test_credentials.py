@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes_asyncio.config import incluster_config
 
 from observer.kube.credentials import LoadedCredentials
 from observer.kube.identity import CredentialsError
@@ -72,6 +73,24 @@ async def test_an_exec_plugin_is_run_and_run_again_on_refresh(tmp_path: Path) ->
     assert await credentials.headers() == {"Authorization": "Bearer t1"}
     await credentials.refresh()
     assert await credentials.headers() == {"Authorization": "Bearer t2"}
+
+
+async def test_an_in_cluster_token_is_read_again_on_refresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", Authority(tmp_path).ca_file)
+    credentials = await LoadedCredentials.load()
+    assert (credentials.server, await credentials.headers()) == ("https://[::1]:443", {"Authorization": "Bearer first"})
+    token.write_text("second")
+    await credentials.refresh()
+    assert await credentials.headers() == {"Authorization": "Bearer second"}
+    token.write_text("")
+    with pytest.raises(CredentialsError, match="Token file exists but empty"):
+        await credentials.refresh()
+    assert await credentials.headers() == {"Authorization": "Bearer second"}, "what worked last stays"
 
 
 @pytest.mark.parametrize(

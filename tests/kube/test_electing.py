@@ -10,6 +10,8 @@ from typing import Self
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from observer.kube.client import ApiClient, ClientTuning
 from observer.kube.electing import (
@@ -135,6 +137,70 @@ def test_times_that_would_let_two_lead_are_refused(times: dict[str, float]) -> N
 def test_what_others_keep_in_the_lease_stays() -> None:
     spec = spec_of(OURS, {"strategy": "OldestEmulationVersion", "holderIdentity": "b"})
     assert (spec["strategy"], spec["holderIdentity"], spec["leaseTransitions"]) == ("OldestEmulationVersion", "a", 4)
+
+
+class Simulated:
+    """A participant on a clock of its own whose calls take time: begun, then done at the server, then heard of."""
+
+    def __init__(self, identity: str, offset: float) -> None:
+        self.standing = Standing(identity=identity)
+        self.offset = offset
+        self.call: tuple[str, LeaseRecord | None, str, float] | None = None
+        self.answer: tuple[bool, LeaseRecord | None, str] | None = None
+
+    def step(self, now: float, server: list[tuple[LeaseRecord | None, int]]) -> None:
+        """The next thing that happens to this participant at a true moment."""
+        mine = now + self.offset
+        if self.call is None:
+            step = next_step(self.standing, mine)
+            write = step is not Step.WAIT and self.standing.version != ""
+            record = held(self.standing, 1e9 + self.offset + now, TIMING) if write else None
+            self.call = ("write" if write else "read", record, self.standing.version, mine)
+        elif self.answer is None:
+            verb, record, version, _ = self.call
+            stored, count = server[0]
+            if verb == "write" and version == str(count):
+                server[0] = stored, count = (record, count + 1)
+                self.answer = (True, stored, str(count))
+            else:
+                self.answer = (verb == "read", stored, str(count))
+        else:
+            verb, _, _, begun = self.call
+            ok, stored, version = self.answer
+            if ok:
+                self.standing = seen(self.standing, stored, version, mine)
+                if verb == "write":
+                    self.standing = msgspec.structs.replace(self.standing, renewed_at=begun)
+            else:
+                self.standing = msgspec.structs.replace(self.standing, version="")
+            self.call = self.answer = None
+
+
+@given(
+    st.lists(st.floats(-1e4, 1e4), min_size=2, max_size=3),
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0.0, 0.1, 1.0, 4.0, 9.9, 15.0])), max_size=150),
+)
+def test_no_order_of_events_lets_two_lead_at_once(offsets: list[float], events: list[tuple[int, float]]) -> None:
+    """Whatever calls take, whoever pauses, however far apart the clocks are."""
+    everyone = [Simulated(f"p{number}", offset) for number, offset in enumerate(offsets)]
+    server: list[tuple[LeaseRecord | None, int]] = [(None, 1)]
+    now = 0.0
+    for number, passed in events:
+        now += passed
+        everyone[number % len(everyone)].step(now, server)
+        leaders = [each.standing.identity for each in everyone if each.standing.leads(now + each.offset, TIMING)]
+        assert len(leaders) <= 1, f"{leaders} at {now}"
+
+
+def test_the_simulation_does_elect_somebody() -> None:
+    everyone = [Simulated("a", 5.0), Simulated("b", -3.0)]
+    server: list[tuple[LeaseRecord | None, int]] = [(None, 1)]
+    for tick in range(6):
+        everyone[0].step(float(tick), server)
+    assert everyone[0].standing.leads(11.0, TIMING)
+    for tick in range(60):
+        everyone[1].step(6.0 + tick, server)
+    assert everyone[1].standing.leads(66.0 - 3.0, TIMING)
 
 
 QUICK = Timing(duration=1.0, deadline=0.6, retry=0.05)
