@@ -77,11 +77,7 @@ def batches() -> Iterator[tuple[int, bytes]]:
         yield publisher, msgspec.msgpack.encode([1.0, events, 0])
 
 
-def pipeline(seconds: float) -> list[Figure]:
-    """CPU a message of both processes over one window in which both receive the same messages."""
-    ports = free_ports(PUBLISHERS + 1)
-    addresses = [f"tcp://127.0.0.1:{port}" for port in ports[:PUBLISHERS]]
-    context = zmq.Context()
+def _publishers(context: Any, addresses: list[str]) -> list[Any]:
     sockets = []
     for address in addresses:
         pub = context.socket(zmq.PUB)
@@ -89,32 +85,27 @@ def pipeline(seconds: float) -> list[Figure]:
         pub.setsockopt(zmq.SNDHWM, 100_000)
         pub.bind(address)
         sockets.append(pub)
-    ours = subprocess.Popen(
-        [sys.executable, str(Path(__file__)), "consume", *addresses],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    peer = None
-    if importlib.util.find_spec("dynamo") is not None:
-        workers = ",".join(f"{number + 1}={address}" for number, address in enumerate(addresses))
-        peer = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "dynamo.indexer",
-                "--threads",
-                "1",
-                "--block-size",
-                "16",
-                "--port",
-                str(ports[-1]),
-                "--workers",
-                workers,
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+    return sockets
+
+
+def _peer(addresses: list[str], port: int) -> subprocess.Popen[bytes] | None:
+    if importlib.util.find_spec("dynamo") is None:
+        return None
+    workers = ",".join(f"{number + 1}={address}" for number, address in enumerate(addresses))
+    command = [sys.executable, "-m", "dynamo.indexer", "--threads", "1", "--block-size", "16"]
+    command += ["--port", str(port), "--workers", workers]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def pipeline(seconds: float) -> list[Figure]:
+    """CPU a message of both processes over one window in which both receive the same messages."""
+    ports = free_ports(PUBLISHERS + 1)
+    addresses = [f"tcp://127.0.0.1:{port}" for port in ports[:PUBLISHERS]]
+    context = zmq.Context()
+    sockets = _publishers(context, addresses)
+    command = [sys.executable, str(Path(__file__)), "consume", *addresses]
+    ours = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    peer = _peer(addresses, ports[-1])
     try:
         assert ours.stdout is not None
         assert ours.stdin is not None

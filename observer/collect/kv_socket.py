@@ -307,7 +307,7 @@ class Receiver:
                 while option(more):
                     frames.append(receive(zmq.NOBLOCK))
                 messages.append(frames)
-                if number == 0 and not option(zmq.EVENTS) & zmq.POLLIN:
+                if number == 0 and not int(option(zmq.EVENTS)) & zmq.POLLIN:
                     return messages
         except zmq.Again:
             return messages
