@@ -52,6 +52,7 @@ def kv_families(source: KvSource) -> tuple[Family, ...]:
         family(
             "modeldeployment_kv_event_last_timestamp_seconds", "When the last event was applied.", _last, kind=gauge
         ),
+        family("modeldeployment_kv_event_lag_seconds", "Age of the last applied event.", _lag(source), kind=gauge),
         family("modeldeployment_kv_event_stream_state", "1 at the state of the stream.", _state, "state", kind=gauge),
         family(
             "modeldeployment_kv_event_history_complete", "1 when the whole history is known.", _complete, kind=gauge
@@ -91,7 +92,8 @@ def _events(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
 
 def _replays(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
     for result, count in stream.counters.replays:
-        yield (result,), count
+        if result != "asked":  # what was asked is the sum of what became of it
+            yield (result,), count
 
 
 def _malformed(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -107,6 +109,14 @@ def _sequence(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]
 def _last(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
     if stream.last_event is not None:
         yield (), stream.last_event.wall
+
+
+def _lag(source: KvSource) -> Numbers:
+    def numbers(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
+        if stream.last_event is not None:
+            yield (), max(source.now().mono - stream.last_event.mono, 0.0)
+
+    return numbers
 
 
 def _state(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:

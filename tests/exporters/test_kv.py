@@ -147,6 +147,8 @@ def test_families_have_rows_that_fit_their_labels_and_distinct_names():
     states = values["modeldeployment_kv_event_stream_state"]
     assert [labels[-1] for labels, number in states if number] == ["Live"]
     assert values["observer_event_pauses_total"] == [((), 2)]
+    assert [number for _, number in values["modeldeployment_kv_event_lag_seconds"]] == [0.0]
+    assert {labels[-1] for labels, _ in values["modeldeployment_kv_event_replays_total"]} == {"ended"}
 
 
 def test_a_stream_without_events_has_no_last_event_series():
