@@ -1,0 +1,1 @@
+"""Tests of what dashboards and rules are, without a Prometheus."""
