@@ -19,6 +19,8 @@ from exporters.listening import Listen, ListenError, is_loopback
 from exporters.statuses import failure
 
 PROBES = frozenset({"/livez", "/readyz"})
+STREAMS = frozenset({"/events"})
+"""Answers that go on for as long as somebody listens; whoever gives them bounds their number."""
 
 
 class Tally(Protocol):
@@ -76,7 +78,7 @@ class Server:
     @web.middleware
     async def _count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         response = await handler(request)
-        response.headers["Cache-Control"] = "no-store"
+        response.headers.setdefault("Cache-Control", "no-store")
         response.headers["X-Content-Type-Options"] = "nosniff"
         if self._tally is not None:
             resource = request.match_info.route.resource
@@ -90,7 +92,7 @@ class Server:
             return refused
         self._running += 1
         try:
-            async with asyncio.timeout(self._options.answer_seconds):
+            async with asyncio.timeout(None if request.path in STREAMS else self._options.answer_seconds):
                 return await handler(request)
         except TimeoutError:
             return failure(504, f"{request.path} took longer than {self._options.answer_seconds:g} s")

@@ -25,6 +25,7 @@ from exporters.self_metrics import SelfMetrics
 from exporters.server import Server
 from observer.app.judging import Judging
 from observer.app.kv import KvJudging, KvPart
+from observer.app.page import Bodies, Trial, make_page
 from observer.app.source import Source
 from observer.clock import Clock
 from observer.collect.api_probe import ApiProbe, ProbeOptions, engine_members
@@ -131,6 +132,9 @@ class Watcher:
         self._probe = self._make_probe()
         self._views = self._make_views()
         self.source = Source(self.store, self._pool, self.judging, clock, settings)
+        self._bodies = Bodies(clock)
+        trial = Trial(clock, policy_of(settings), limits_of(settings))
+        self.page = make_page(self.source, self.kv, self._pool, self._bodies, trial, version=package_version())
         self._server = Server(self._routes(), listen_of(settings, listen), self.tally)
         self._stack = AsyncExitStack()
         self._unsaved = ""
@@ -171,7 +175,8 @@ class Watcher:
 
     def _routes(self) -> list[web.AbstractRouteDef]:
         families = (*FAMILIES, *kv_families(self.kv))
-        return [*Api(self.source, Renderer(families, self.tally.registry)).routes(), *KvApi(self.kv).routes()]
+        api = Api(self.source, Renderer(families, self.tally.registry))
+        return [*api.routes(), *KvApi(self.kv).routes(), *self.page.routes()]
 
     @property
     def url(self) -> str:
@@ -184,12 +189,14 @@ class Watcher:
             # The listener closes after the supervised children have ended, so that probes answer until the last moment.
             await self._server.start()
             stack.push_async_callback(self._server.stop)
+            stack.callback(self.page.close)
             stack.callback(self._save_last)
             await stack.enter_async_context(self.kv.collector)
             await stack.enter_async_context(self._supervisor)
             self._supervisor.start("follow KV events", self.kv.collector.run)
             self._supervisor.start("measure the loop's lag", self._measure_lag)
             self._supervisor.start("judge", self._judge)
+            self._supervisor.start("keep pages live", self.page.run)
             self._stack = stack.pop_all()
         return self
 
@@ -204,6 +211,7 @@ class Watcher:
         self._record(lambda to: to.fleet(found, now))
         self.store.set_deployments(found, now)
         self._overruns = {key: n for key, n in self._overruns.items() if self.store.record(key) is not None}
+        self._bodies.retain(frozenset(target.key for each in found for target in each.targets()))
         self._kv_seen = {each.key: self._kv_seen[each.key] for each in found if each.key in self._kv_seen}
         self.source.watching_since = self.source.watching_since or now
         self._told.set()
@@ -219,6 +227,9 @@ class Watcher:
         self._count_overruns(target)
         before = self.store.resets(target.key)
         self.store.on_body(target, body.data, body.content_type, at, duration_seconds)
+        record = self.store.record(target.key)
+        understood = record is not None and not record.consecutive
+        self._bodies.saw(target.key, body.data, body.content_type, at, understood=understood)
         if target.component is Component.ENGINE and self.store.resets(target.key) > before:
             self._probe.restarted(target.key.deployment, target.key.member_uid)
 
