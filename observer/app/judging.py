@@ -42,6 +42,8 @@ _AWAITED_READS = 2
 """Reads of a target after which a restart has lost nothing: progress is only seen between two."""
 _AWAITED_PERIODS = 3
 """How many scrape periods evidence is awaited after a restart; what has not answered by then is judged unknown."""
+_AWAITED_SECONDS = 10.0
+"""The least time for which evidence is awaited, however short the periods are."""
 
 
 class _Verdict(msgspec.Struct, frozen=True):
@@ -74,7 +76,7 @@ class Judging:
         self._members: dict[tuple[DeploymentKey, str], MemberEvidence] = {}
         self._stored: dict[DeploymentKey, Stored] = {}
         self._awaited: dict[DeploymentKey, Instant | None] = {}
-        self._patience = _AWAITED_PERIODS * settings.scrape.period + settings.scrape.timeout
+        self._patience = max(_AWAITED_PERIODS * settings.scrape.period + settings.scrape.timeout, _AWAITED_SECONDS)
         self._verdicts: dict[DeploymentKey, _Verdict] = {}
         self._times = ConvergenceTimes()
         self.last_pass: Instant | None = None
@@ -152,12 +154,20 @@ class Judging:
         return False
 
     def _complete(self, deployment: Deployment) -> bool:
-        """Whether every target was read, every engine asked and every router's view tried."""
+        """Whether every target was read or failed twice running, and every engine and router gave a good answer.
+
+        A first question that comes to nothing is common while everything is asked at once; it is asked again soon.
+        """
         records = (self._store.record(target.key) for target in deployment.targets())
+        probes = (self._probes.get((each.deployment, each.member.uid)) for each in engine_members((deployment,)))
+        views = (
+            self._views.get(deployment.key, {}).get(each.member.uid, (None, None))
+            for each in router_members((deployment,))
+        )
         return (
-            all(record is not None and record.reads >= _AWAITED_READS for record in records)
-            and all((each.deployment, each.member.uid) in self._probes for each in engine_members((deployment,)))
-            and all(each.member.uid in self._views.get(deployment.key, {}) for each in router_members((deployment,)))
+            all(each is not None and each.reads >= _AWAITED_READS and each.consecutive != 1 for each in records)
+            and all(each is not None and not (each.models_failed or each.health_failed) for each in probes)
+            and all(good is not None and failed is None for good, failed in views)
         )
 
     def _forget(self, deployments: dict[DeploymentKey, Deployment]) -> None:

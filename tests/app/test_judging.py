@@ -136,6 +136,7 @@ def test_evidence_is_awaited_for_a_while_and_then_judged_as_it_is() -> None:
     before = judging.stored()[KEY]
     kept, judging = started(of, seconds=100.0, stored=before)
     patience = 3 * Settings().scrape.period + Settings().scrape.timeout
+    assert patience == 17.0
     judging.judge_all(at(100))
     judging.judge_all(at(100 + patience - 0.1))
     assert not shown(kept, judging, 100.0).judged
