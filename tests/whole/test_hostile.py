@@ -103,7 +103,11 @@ class Seen:
                     (running,) = target.of("requests-running")
                     assert running.missing is not MissingCode.EXPIRED
                     if running.missing is None:
-                        assert running.state is State.FRESH, target.status
+                        assert running.state is State.FRESH, (
+                            running.age_seconds,
+                            target.status.reads,
+                            target.status.last_error,
+                        )
                         self.oldest = max(self.oldest, running.age_seconds or 0.0)
         self.looks += 1
 
@@ -173,16 +177,17 @@ DEAD = {
     "error": (50, "Http"),
     "cut": (50, "Truncated"),
 }
-MANY = Settings(scrape=ScrapeSettings(period=3.0, timeout=1.0), judging=JudgingSettings(period=1.0))
+MANY = Settings(scrape=ScrapeSettings(period=4.0, timeout=2.0), judging=JudgingSettings(period=2.0))
 
 
-def crowd(name: str, count: int, port: int) -> list[Deployment]:
-    """Deployments of fifty engines at one port, scraped only: what their APIs say is not the matter here."""
-    where = Address(host="127.0.0.1", port=port)
+def crowd(name: str, count: int, *ports: int) -> list[Deployment]:
+    """Deployments of fifty engines at some ports, scraped only: what their APIs say is not the matter here."""
+    places = [Address(host="127.0.0.1", port=port) for port in ports]
     found = []
     for begin in range(0, count, 50):
         members = tuple(
-            member(f"{name}#{index}", host="127.0.0.1", metrics=where, api=None) for index in range(begin, begin + 50)
+            member(f"{name}#{index}", host="127.0.0.1", metrics=places[index % len(places)], api=None)
+            for index in range(begin, begin + 50)
         )
         found.append(deployment(members=members, key=DeploymentKey("many", f"{name}-{begin}")))
     return found
@@ -191,18 +196,19 @@ def crowd(name: str, count: int, port: int) -> list[Deployment]:
 async def half_dead() -> tuple[Seen, dict[str, float]]:
     seen = Seen()
     async with contextlib.AsyncExitStack() as stack:
-        good = await stack.enter_async_context(serving(reply(body())))
+        # Many ports: the queue of new connections of a single one is shorter than what a busy machine lets pile up.
+        good = [await stack.enter_async_context(serving(reply(body()))) for _ in range(25)]
         broken = await stack.enter_async_context(serving(reply(status="500 Oops")))
         cut = await stack.enter_async_context(serving(raw(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\na 1")))
         ports = {"refused": hostile.closed_port(), "mute": stack.enter_context(hostile.mute())}
         ports |= {"full": stack.enter_context(hostile.full_backlog()), "error": broken.port, "cut": cut.port}
         asked = await stack.enter_async_context(asking(Watcher(MANY, SystemClock(), listen="127.0.0.1:0")))
-        places = crowd("good", 500, good.port)
+        places = crowd("good", 500, *(server.port for server in good))
         for name, (count, _) in DEAD.items():
             places += crowd(name, count, ports[name])
         await asked.watcher.watch(places)
         await asked.ready(1)
-        await seen.run(asked, 10.0, 0.5)
+        await seen.run(asked, 10.0, 1.0)
         statuses = asked.watcher.source.targets()
         assert len(statuses) == 1000
         return seen, {status.member: status.reads for status in statuses}
@@ -221,6 +227,6 @@ def test_half_of_a_thousand_targets_are_dead(caplog: pytest.LogCaptureFixture) -
         f"{seen.memory[0]:.0f} to {seen.memory[-1]:.0f} MiB ({seen.grown:+.1f})"
     )
     assert shown == {"good": ["Up"]} | {name: [kind] for name, (_, kind) in DEAD.items()}
-    assert min(reads.values()) >= 3
+    assert min(reads.values()) >= 2
     assert seen.oldest <= MANY.scrape.fresh_seconds
     assert seen.grown < 24
