@@ -89,14 +89,22 @@ class Elector:
             self._tell()
 
     async def release(self) -> bool:
-        """Give the Lease up, so that another need not wait for it to run out. Whether that was done."""
-        record = released(self._standing, self._clock.now().wall)
-        if record is None:
-            return False
-        answer = await self._write("PUT", record, self._timing.retry)
+        """Give the Lease up, so that another need not wait for it to run out. Whether that was done.
+
+        A renewal that was cancelled on its way may have been taken: then the version is read once more.
+        """
+        done = False
+        for _ in range(2):
+            record = released(self._standing, self._clock.now().wall)
+            if record is None:
+                break
+            answer = await self._write("PUT", record, self._timing.retry)
+            done = answer.ok
+            if answer.outcome is not Outcome.CONFLICT or not await self._read():
+                break
         self._standing = msgspec.structs.replace(self._standing, renewed_at=None)
         self._tell()
-        return answer.ok
+        return done
 
     async def _turn(self) -> None:
         """One try: a leader renews blind by the version it knows and reads only when that fails."""

@@ -10,7 +10,7 @@ from typing import Self
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from observer.kube.client import ApiClient, ClientTuning
@@ -178,18 +178,24 @@ class Simulated:
 
 @given(
     st.lists(st.floats(-1e4, 1e4), min_size=2, max_size=3),
-    st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0.0, 0.1, 1.0, 4.0, 9.9, 15.0])), max_size=150),
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(1, 7), st.sampled_from([0.0, 0.1, 1.0, 4.0, 9.9, 15.0])),
+        min_size=2,
+        max_size=30,
+    ),
 )
-def test_no_order_of_events_lets_two_lead_at_once(offsets: list[float], events: list[tuple[int, float]]) -> None:
+@settings(max_examples=400, deadline=None)
+def test_no_order_of_events_lets_two_lead_at_once(offsets: list[float], events: list[tuple[int, int, float]]) -> None:
     """Whatever calls take, whoever pauses, however far apart the clocks are."""
     everyone = [Simulated(f"p{number}", offset) for number, offset in enumerate(offsets)]
     server: list[tuple[LeaseRecord | None, int]] = [(None, 1)]
     now = 0.0
-    for number, passed in events:
+    for number, steps, passed in events:
         now += passed
-        everyone[number % len(everyone)].step(now, server)
-        leaders = [each.standing.identity for each in everyone if each.standing.leads(now + each.offset, TIMING)]
-        assert len(leaders) <= 1, f"{leaders} at {now}"
+        for _ in range(steps):
+            everyone[number % len(everyone)].step(now, server)
+            leaders = [each.standing.identity for each in everyone if each.standing.leads(now + each.offset, TIMING)]
+            assert len(leaders) <= 1, f"{leaders} at {now}"
 
 
 def test_the_simulation_does_elect_somebody() -> None:
@@ -293,6 +299,36 @@ async def test_a_lease_given_up_is_taken_at_once(kube: FakeKube) -> None:
         assert other.clock.now().mono - gone < 0.9
         assert leader.told == [True, False]
         assert not await leader.elector.release()
+
+
+async def test_a_lease_is_given_up_even_if_a_renewal_was_cancelled_on_its_way(kube: FakeKube) -> None:
+    async with Taking(kube, "a") as a:
+        await until(lambda: a.elector.leads)
+        kube.hang.clear()
+        sent = len(kube.log)
+        await until(lambda: len(kube.log) > sent)
+        await a.stop()
+        version = kube.version
+        kube.hang.set()
+        await until(lambda: kube.version > version)
+        assert await a.elector.release()
+        assert spec(kube)["holderIdentity"] == ""
+
+
+async def test_a_renewal_counts_from_before_its_call(kube: FakeKube) -> None:
+    """The server may have taken it at once, and others count from then."""
+    async with Taking(kube, "a") as a:
+        await until(lambda: a.elector.leads)
+        kube.hang.clear()
+        sent = len(kube.log)
+        await until(lambda: len(kube.log) > sent)
+        asked, before = a.clock.now().mono, a.elector._standing.renewed_at
+        await asyncio.sleep(0.2)
+        kube.hang.set()
+        await until(lambda: a.elector._standing.renewed_at != before)
+        renewed = a.elector._standing.renewed_at
+        assert renewed is not None
+        assert renewed <= asked
 
 
 async def test_a_leader_whose_api_hangs_stops_within_the_deadline(kube: FakeKube) -> None:
