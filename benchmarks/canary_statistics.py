@@ -128,51 +128,51 @@ def claims(scale: float) -> Iterator[Claim]:
         for pods, total in ((1, 100), (4, 100)):
             for limit in (0.01, 0.05):
                 yield (
-                    f"rate at the limit {limit:.0%}, {pods} Pods × {total} a minute, {alike}",
+                    f"rate at the limit {limit:.0%}, {pods} {'Pod' if pods == 1 else 'Pods'} x {total} a minute, {alike}",
                     30,
-                    runs(1000),
+                    runs(800 if likeness else 300),
                     lambda rng, a=limit, b=pods, c=total, d=likeness: absolute(rng, steady(a), b, c, d, a, 30),
                     at_most(ALPHA),
                 )
     yield (
-        "rate at the limit 5%, 1 Pod × 500 a minute, correlated 0.02",
+        "rate at the limit 5%, 1 Pod x 500 a minute, correlated 0.02",
         30,
-        runs(1000),
+        runs(800),
         lambda rng: absolute(rng, steady(0.05), 1, 500, 0.02, 0.05, 30),
         at_most(ALPHA),
     )
     yield (
-        "twice the limit 1%, 1 Pod × 100 a minute",
+        "twice the limit 1%, 1 Pod x 100 a minute",
         30,
-        runs(400),
+        runs(250),
         lambda rng: absolute(rng, steady(0.02), 1, 100, 0.0, 0.01, 30),
         at_least(0.8),
     )
     yield (
-        "twice the limit 1%, 4 Pods × 100 a minute",
+        "twice the limit 1%, 4 Pods x 100 a minute",
         30,
-        runs(400),
+        runs(250),
         lambda rng: absolute(rng, steady(0.02), 4, 100, 0.0, 0.01, 30),
         at_least(0.95),
     )
     yield (
-        "twice the limit 1%, 4 Pods × 100 a minute, correlated 0.02",
+        "twice the limit 1%, 4 Pods x 100 a minute, correlated 0.02",
         30,
-        runs(400),
+        runs(250),
         lambda rng: absolute(rng, steady(0.02), 4, 100, 0.02, 0.01, 30),
         at_least(0.8),
     )
     yield (
-        "five times the limit 1%, 1 Pod × 100 a minute",
+        "five times the limit 1%, 1 Pod x 100 a minute",
         30,
-        runs(400),
+        runs(250),
         lambda rng: absolute(rng, steady(0.05), 1, 100, 0.0, 0.01, 30),
         at_least(0.99),
     )
     yield (
-        "1% for 20 minutes, then 15%; limit 5%, 4 Pods × 100 a minute",
+        "1% for 20 minutes, then 15%; limit 5%, 4 Pods x 100 a minute",
         40,
-        runs(400),
+        runs(250),
         lambda rng: absolute(rng, lambda look: 0.01 if look < 20 else 0.15, 4, 100, 0.0, 0.05, 40),
         at_least(0.99),
     )
@@ -189,21 +189,21 @@ def claims(scale: float) -> Iterator[Claim]:
         yield (
             f"relative, margin 1.25, 10% of 1000 a minute: {text}",
             30,
-            runs(400),
+            runs(250),
             lambda rng, a=canary, b=stable, c=likeness: relative(rng, a, b, 30, c),
             promise,
         )
     yield (
         "an exact test repeated at each look, rate at the limit 1%",
         30,
-        runs(400),
+        runs(250),
         lambda rng: fixed(rng, 0.01, 30, 100),
         SHOWN,
     )
     yield (
         "plain comparison, healthy 0.9%, limit LT 1%, 100 a sample, 3 failures of 10",
         10,
-        runs(400),
+        runs(250),
         lambda rng: point(rng, 0.009, 0.01, 100, 10, 3),
         SHOWN,
     )
@@ -235,8 +235,8 @@ def check(scale: float, say: Callable[[str], None]) -> list[Row]:
 def line(row: Row) -> str:
     """A row of the table."""
     share = f"{row.convicted / row.runs:.1%}"
-    median = "–" if row.median is None else f"{row.median:g}"
-    answer = "–" if row.promise == SHOWN[0] else "yes" if row.held else "NO"
+    median = "-" if row.median is None else f"{row.median:g}"
+    answer = "-" if row.promise == SHOWN[0] else "yes" if row.held else "NO"
     return f"| {row.what} | {row.looks} | {row.runs} | {share} | {median} | {row.promise} | {answer} |"
 
 
@@ -248,7 +248,8 @@ conviction makes a sample fail, and only `failureLimit` failed samples roll back
 table shows. "Correlated" means that requests of one Pod and minute share a rate of their own (intra-cell correlation).
 The division by the estimated design effect is a heuristic: this simulation, not a proof, is what speaks for it.
 
-A promise of "at most" holds within two standard errors of the simulation, as does one of "at least".
+A promise of "at most" holds within two standard errors of the simulation, as does one of "at least". The two rows for
+comparison show what happens without sequential evidence.
 
 This page is written by `python -m benchmarks.canary_statistics --docs`.
 
@@ -259,14 +260,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=float, default=1.0, help="scale of the number of runs (1: the documented one)")
     parser.add_argument("--docs", action="store_true", help="write docs/canary-statistics.md")
+    parser.add_argument("--check", action="store_true", help="fail when docs/canary-statistics.md is another table")
     options = parser.parse_args()
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     print(HEAD, flush=True)
     rows = check(options.runs, lambda text: print(text, flush=True))
-    print(f"{len(rows)} rows in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    spent = f"{time.perf_counter() - began:.0f} s, of which {time.process_time() - worked:.0f} s of this process"
+    print(f"{len(rows)} rows in {spent}", file=sys.stderr)
+    page = TEXT + HEAD + "\n" + "\n".join(line(row) for row in rows) + "\n"
     if options.docs:
-        DOCS.write_text(TEXT + HEAD + "\n" + "\n".join(line(row) for row in rows) + "\n", encoding="utf-8")
-    return 0 if all(row.held for row in rows) else 1
+        DOCS.write_text(page, encoding="utf-8")
+    same = not options.check or DOCS.read_text(encoding="utf-8") == page
+    if not same:
+        print(f"{DOCS} holds another table: write it with --docs", file=sys.stderr)
+    return 0 if same and all(row.held for row in rows) else 1
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ TABLE: dict[str, tuple[dict[str, object], float | None, str, Decision, Reason]] 
     "own stall time": ({"stall_timeout": 120.0}, None, "II", D.FAILED, R.ANALYSIS_STALLED),
     "fewer passes than asked": ({"min_passes": 3}, None, "PP", D.HOLD, R.MIN_PASSES),
     "as many passes as asked": ({"min_passes": 3}, None, "PPP", D.ADVANCE, R.STEP_PASSED),
+    # Report 42: a blip rolls back.
     "consecutive, not in a row": (
         {"failure_limit": 9, "consecutive_failure_limit": 3, "min_passes": 9},
         None,
