@@ -80,7 +80,7 @@ class BlockIndex:
         keys: Sequence[int]
         try:
             log.fromlist(hashes)  # type: ignore[arg-type]  # proves integers of the right range; leaves it as it was if not
-            keys = hashes  # type: ignore[assignment]
+            keys = hashes  # type: ignore[assignment]  # the line above proved it
         except (TypeError, OverflowError):
             keys = [hold.plane.key(value) for value in hashes]
             log.extend(keys)
