@@ -35,7 +35,7 @@ SETTINGS = Settings(
 
 
 class Listening(Watcher):
-    """The observer itself; it also notes when it read the router's metrics and its view (mono seconds)."""
+    """The observer itself; it also notes when it had read the router's metrics and began to read its view (mono)."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.router_reads: list[float] = []
@@ -46,7 +46,7 @@ class Listening(Watcher):
     def on_body(self, target: Target, body: Fetched, at: Instant, duration_seconds: float) -> None:
         super().on_body(target, body, at, duration_seconds)
         if target.component is Component.ROUTER:
-            self.router_reads.append(at.mono)
+            self.router_reads.append(self._clock.now().mono)
             self.bodies.append(body.data.decode())
 
     def on_view(self, key: DeploymentKey, view: RouterView | ViewFailed) -> None:

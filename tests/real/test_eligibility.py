@@ -68,8 +68,8 @@ class Watched(Watcher):
         super().on_view(key, view)
         self.views += 1
 
-    def _pass(self, now) -> None:
-        super()._pass(now)
+    async def _pass(self, now) -> None:
+        await super()._pass(now)
         if (line := self.line()) and line != (self.said or [""])[-1]:
             self.said.append(line)
 

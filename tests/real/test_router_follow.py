@@ -104,7 +104,8 @@ class Story:
 
     async def says(self, said: Said) -> float:
         """When the observer came to say this."""
-        return await self.until(lambda: self.said[-1][1] == said, f"{said}")
+        await self.until(lambda: self.said[-1][1] == said, f"{said}")
+        return self.said[-1][0]
 
     def told(self) -> list[Said]:
         return [said for _, said in self.said]
@@ -112,6 +113,11 @@ class Story:
     def reads(self, since: float, to: float) -> int:
         """How many views the observer read in between; the last of them told it."""
         return sum(since < at <= to for at in self._seen.watcher.views)
+
+    def reads_of_a_circuit(self, since: float, to: float) -> int:
+        """The read of the metrics that had the circuit, and the views from then on that were joined with it."""
+        had = next((at for at in self._seen.watcher.router_reads if at > since), to)
+        return 1 + self.reads(had, to)
 
 
 @asynccontextmanager
@@ -164,7 +170,7 @@ async def circuit_opened(story: Story, made: Bench, api: str, engine: Any) -> in
     view = story.view()
     assert view is not None
     assert {row.circuit for row in view.workers if row.url == engine.url} == {Circuit.OPEN}
-    return story.reads(changed, seen)
+    return story.reads_of_a_circuit(changed, seen)
 
 
 async def circuit_closed(story: Story, made: Bench, api: str, engine: Any) -> int:
@@ -180,7 +186,7 @@ async def circuit_closed(story: Story, made: Bench, api: str, engine: Any) -> in
     told = story.told()
     assert [said for said in told if said.converged == MISSING] == [Said(ELIGIBLE, MISSING, 3, 2)], told
     assert {said.group for said in told} == {ELIGIBLE}
-    return story.reads(changed, seen)
+    return story.reads_of_a_circuit(changed, seen)
 
 
 async def added(story: Story, made: Bench, seen: Observed, engines: list[Any]) -> int:
