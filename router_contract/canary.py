@@ -20,7 +20,7 @@ class Operator(StrEnum):
     GTE = "GTE"
 
     @property
-    def upper(self) -> bool:
+    def is_upper(self) -> bool:
         """Whether the threshold is an upper bound, so that larger values are worse."""
         return self in {Operator.LT, Operator.LTE}
 

@@ -11,6 +11,9 @@ import msgspec
 
 from router_contract.canary import MeasuredBy, Operator
 
+MAX_NAMES = 20
+"""Names in one list of a published result."""
+
 
 class Verdict(StrEnum):
     """The answer of a metric, a series or a sample."""
@@ -119,7 +122,7 @@ class MetricResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     ``value`` is empty unless the verdict is conclusive; read back and compared with ``threshold`` it gives ``passed``.
     ``estimate`` is the number where there is one, whatever the verdict; the truth lies from ``low`` to ``high`` (``None``:
-    no bound). ``evidence`` is the natural logarithm of the e-value against the canary. ``samples`` are of the canary,
+    no bound). Names of Pods are at most `MAX_NAMES`, the counts are of all. ``evidence`` is the natural logarithm of the e-value against the canary. ``samples`` are of the canary,
     ``need`` what a pass wants, ``enough_in_seconds`` when they are there at the rate measured (``None``: never, or no
     need). ``series`` and ``worst`` describe a query's answer; ``dropped_series`` were not finite.
     """
@@ -154,6 +157,8 @@ class MetricResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     series: int | None = None
     worst: tuple[tuple[str, str], ...] = ()
     dropped_series: int = 0
+    expected_pods: int = 0
+    missing_count: int = 0
     missing_pods: tuple[str, ...] = ()
     warming_pods: tuple[str, ...] = ()
     unattributed_pods: tuple[str, ...] = ()
@@ -173,10 +178,13 @@ class Park(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FrozenBound(msgspec.Struct, frozen=True, kw_only=True):
-    """The latency bound of one relative metric, chosen from stable's requests; only what came after ``since`` counts."""
+    """The latency bound of one relative metric, chosen from stable's requests; only what came after ``since`` counts.
+
+    ``bound`` ``None``: stable's own quantile lies beyond the last finite bucket.
+    """
 
     metric: str
-    bound: float
+    bound: float | None
     since: float
 
 

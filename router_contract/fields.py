@@ -178,9 +178,9 @@ class Fields:
             return default
         found = self.values[name]
         value = parse_number(found) if isinstance(found, str) else found
-        plain = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not plain or not (low < value < high if open_ends else low <= value <= high):
-            between = "between" if open_ends else "from"
-            self.fault(name, f"a number {between} {low:g} {'and' if open_ends else 'to'} {high:g}")
-            return default
-        return float(value)
+        sound = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if isinstance(value, int | float) and sound and (low < value < high if open_ends else low <= value <= high):
+            return float(value)
+        between = f"between {low:g} and {high:g}" if open_ends else f"from {low:g} to {high:g}"
+        self.fault(name, f"a number {between}")
+        return default

@@ -63,14 +63,14 @@ def _ratio(
 
 def _as_bad(metric: Metric, counts: Bernoulli) -> tuple[Bernoulli, float]:
     """The requests on the wrong side and the share of them that may be: a lower bound counts the others."""
-    if metric.operator.upper:
+    if metric.operator.is_upper:
         return counts, metric.limit
     return Bernoulli(counts.total - counts.bad, counts.total), 1 - metric.limit
 
 
 def _share(metric: Metric, measure: NativeMetric, window: CountWindow, counts: Bernoulli) -> Finding:
     """The numbers of a window, and the verdict by them alone."""
-    cells = cells_of_ratio(window, flipped=not metric.operator.upper)
+    cells = cells_of_ratio(window, flipped=not metric.operator.is_upper)
     _, limit = _as_bad(metric, counts)
     need = measure.min_samples or need_for_rate(limit)
     within = metric.operator.holds(counts.rate, metric.limit)

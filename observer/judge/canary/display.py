@@ -29,7 +29,7 @@ def agreeing(value: float, operator: Operator, limit: float, *, passed: bool) ->
             return text
     if abs(value - limit) > _NEAR * max(1.0, abs(limit)):
         return None
-    lower = operator.upper is passed
+    lower = operator.is_upper is passed
     return repr(math.nextafter(limit, -math.inf if lower else math.inf))
 
 

@@ -63,12 +63,12 @@ def holds(data: Histogram, q: float, operator: Operator, limit: float, policy: B
         if policy is BucketPolicy.BRACKET or value is None or value.high is None:
             return Verdict.INCONCLUSIVE
         return Verdict.PASSED if operator.holds(value.value, limit) else Verdict.FAILED
-    return Verdict.PASSED if below is operator.upper else Verdict.FAILED
+    return Verdict.PASSED if below is operator.is_upper else Verdict.FAILED
 
 
 def _numbers(metric: Metric, measure: NativeMetric, window: CountWindow, data: Histogram, q: float) -> Finding:
     value = estimate(data, q)
-    cells = cells_beyond(window, metric.limit, flipped=not metric.operator.upper)
+    cells = cells_beyond(window, metric.limit, flipped=not metric.operator.is_upper)
     observed = [cell for cell in window.cells if cell.histogram is not None]
     _, share = _bad(metric, data, q)
     need = measure.min_samples or need_for_quantile(q)
@@ -93,7 +93,7 @@ def _numbers(metric: Metric, measure: NativeMetric, window: CountWindow, data: H
 def _bad(metric: Metric, data: Histogram, q: float) -> tuple[Bernoulli, float]:
     """The least that can be on the wrong side of the threshold, and the share that may be."""
     low, high = within(data, metric.limit)
-    if metric.operator.upper:
+    if metric.operator.is_upper:
         return Bernoulli(data.count - high, data.count), 1 - q
     return Bernoulli(low, data.count), q
 

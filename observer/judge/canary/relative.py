@@ -64,9 +64,9 @@ def judge_relative(
         return _counted(metric, measure, seen, sides, alpha, "bad requests")
     if bound is None:
         return unknown(Reason.BASELINE_FORMING, "stable has too few requests yet to take a latency bound from")
-    if bound.bound == float("inf"):
+    if bound.bound is None:
         return unknown(Reason.BUCKET_OVERFLOW, "stable's own quantile lies beyond the last bound")
-    sides = _quantile_sides(seen, seen.stable, bound)
+    sides = _quantile_sides(seen, seen.stable, bound.bound, bound.since)
     return _counted(metric, measure, seen, sides, alpha, f"requests above {number(bound.bound)}")
 
 
@@ -85,8 +85,7 @@ def choose_bound(metric: Metric, measure: NativeMetric, seen: NativeObservation,
             continue
         place = estimate(data, measure.quantile)
         if place is not None:
-            high = float("inf") if place.high is None else place.high
-            return FrozenBound(metric=metric.name, bound=high, since=start)
+            return FrozenBound(metric=metric.name, bound=place.high, since=start)
     return None
 
 
@@ -96,12 +95,12 @@ def _ratio_sides(seen: NativeObservation, stable: Baseline) -> _Sides:
     return _Sides(canary, canary, base, base, newest, seen.since_step.cells, stable.window.cells)
 
 
-def _quantile_sides(seen: NativeObservation, stable: Baseline, bound: FrozenBound) -> _Sides:
-    canary, recent = since(seen.since_step, bound.since), since(seen.recent, bound.since)
-    base = stable.window if stable.kind is BaselineKind.FROZEN else since(stable.window, bound.since)
+def _quantile_sides(seen: NativeObservation, stable: Baseline, bound: float, start: float) -> _Sides:
+    canary, recent = since(seen.since_step, start), since(seen.recent, start)
+    base = stable.window if stable.kind is BaselineKind.FROZEN else since(stable.window, start)
 
     def of(window: CountWindow, *, most: bool) -> list[Bernoulli]:
-        return cells_beyond(window, bound.bound, most=most)
+        return cells_beyond(window, bound, most=most)
 
     return _Sides(
         of(canary, most=False),

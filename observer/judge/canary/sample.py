@@ -19,7 +19,7 @@ from observer.judge.canary.series import judge_query
 from observer.measure.histograms import mean
 from router_contract.canary import Analysis, Metric, NativeKind, NativeMetric, PromqlMetric
 from router_contract.canary_inputs import BaselineKind, NativeObservation, Observation, QueryObservation
-from router_contract.canary_results import FrozenBound, MetricResult, Reason, Verdict
+from router_contract.canary_results import MAX_NAMES, FrozenBound, MetricResult, Reason, Verdict
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -112,9 +112,11 @@ def _native(
         window_end=math.floor(seen.since_step.end),
         lossy=seen.since_step.lossy,
         aborted=seen.since_step.aborted,
-        missing_pods=seen.missing,
-        warming_pods=seen.warming,
-        unattributed_pods=seen.unattributed,
+        expected_pods=seen.expected,
+        missing_count=len(seen.missing),
+        missing_pods=seen.missing[:MAX_NAMES],
+        warming_pods=seen.warming[:MAX_NAMES],
+        unattributed_pods=seen.unattributed[:MAX_NAMES],
         mixed_pairing=seen.mixed_pairing,
         baseline="" if stable is None else str(stable.kind),
         baseline_age_seconds=None

@@ -13,6 +13,8 @@ from router_contract.canary_results import MetricResult, Reason, Verdict
 NO_DATA: Final = "no data"
 """OME's words for an answer without a number; its readers look for exactly these."""
 MAX_LABELS: Final = 5
+MAX_QUERY: Final = 1024
+"""Characters of a query that a result shows."""
 _MAX_LABEL: Final = 64
 
 
@@ -66,7 +68,7 @@ def _traffic(measure: PromqlMetric, traffic: QueryAnswer | QueryTrouble | None) 
 
 
 def _compared(metric: Metric, answer: QueryAnswer, numbers: list[Point], dropped: int, note: str) -> MetricResult:
-    pick = max if metric.operator.upper else min
+    pick = max if metric.operator.is_upper else min
     worst = pick(numbers, key=lambda point: point.value or 0.0)
     value = worst.value or 0.0
     passed = metric.operator.holds(value, metric.limit)
@@ -90,7 +92,7 @@ def _compared(metric: Metric, answer: QueryAnswer, numbers: list[Point], dropped
         series=len(numbers) if answer.points else 0,
         worst=tuple((key, each[:_MAX_LABEL]) for key, each in worst.labels[:MAX_LABELS]),
         dropped_series=dropped,
-        query=answer.query,
+        query=answer.query[:MAX_QUERY],
         infos=tuple(message(info) for info in answer.infos[:5]),
     )
 
@@ -114,7 +116,7 @@ def _unknown(
         reason=reason,
         message=message(detail),
         permanent=permanent,
-        query=query,
+        query=query[:MAX_QUERY],
         series=None if answer is None else len(answer.points),
         dropped_series=dropped,
     )

@@ -7,7 +7,7 @@ import pytest
 
 from observer.judge.canary.clocks import due_in
 from observer.judge.canary.status import status_of
-from router_contract.canary import OnInconclusive, Pause, Step, WarmUp
+from router_contract.canary import NativeKind, OnInconclusive, Pause, Step, WarmUp
 from router_contract.canary_inputs import Run
 from router_contract.canary_results import Decision, Outcome, Reason, SampleFate, Verdict
 from router_contract.readings import Instant
@@ -18,9 +18,12 @@ from tests.judge.canary.build import (
     answer,
     asked,
     definition,
+    hist,
+    latencies,
     measured,
     native,
     promql,
+    relative,
     trouble,
     window,
 )
@@ -351,3 +354,51 @@ def test_a_clock_that_goes_back_breaks_no_promise_of_the_status() -> None:
         outcome = play(canary, letter)
         read(status_of(canary.definition, canary.run, outcome), analysis(promql()))
     assert outcome.decision is D.HOLD
+
+
+def test_the_status_document_has_the_fields_and_names_of_ome() -> None:
+    canary = Canary(definition(analysis(promql()), Step(pause=Pause())), None)
+    first = msgspec.json.decode(msgspec.json.encode(status_of(canary.definition, canary.run, canary.tick())))
+    assert first == {
+        "targetID": "t1",
+        "canaryRevisionHash": "new",
+        "stableRevisionHash": "old",
+        "currentStep": 0,
+        "stepEnteredTime": int(T0),
+        "decision": "Hold",
+        "reason": "AwaitingSample",
+        "message": "Step 1 of 2 is held by analysis: no sample yet; it stalls in 15m00s.",
+        "failureLimit": 3,
+        "steps": 2,
+    }
+    outcome = canary.sample(BAD, after=60.7)
+    later = msgspec.json.decode(msgspec.json.encode(status_of(canary.definition, canary.run, outcome, 10)))
+    assert later["observedTrafficWeight"] == 10
+    assert later["analysisFailedChecks"] == 1
+    assert later["lastEvaluationTime"] == later["lastConclusiveEvaluationTime"] == int(T0) + 60
+    (result,) = later["metricResults"]
+    wanted = {
+        "name": "errors",
+        "value": "0.9",
+        "threshold": "0.05",
+        "operator": "LT",
+        "passed": False,
+        "time": int(T0) + 60,
+    }
+    assert wanted.items() <= result.items()
+    assert (later["sampleID"], later["verdict"]) == (1, "Failed")
+
+
+def test_long_lists_are_cut_and_counted() -> None:
+    canary = Canary(definition(analysis(native())))
+    seen = measured(window((0, 500)), expected=500, missing=tuple(f"p{place}" for place in range(400)))
+    (result,) = canary.sample(seen).verdicts
+    assert (len(result.missing_pods), result.missing_count, result.expected_pods) == (20, 400, 500)
+    assert "p2 and 397 more" in result.message
+
+
+def test_a_stable_side_beyond_its_buckets_survives_storing() -> None:
+    top = latencies(*[hist(0, 0, 0, 0, 0, 90)] * 3)
+    canary = Canary(definition(analysis(relative(NativeKind.QUANTILE, quantile=0.95))))
+    outcome = canary.sample(measured(top, top))
+    assert outcome.reason is R.BUCKET_OVERFLOW

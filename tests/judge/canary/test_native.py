@@ -332,7 +332,7 @@ def test_layouts_of_two_versions_are_compared_where_a_bound_is_shared_and_bracke
     assert judge(metric, seen, frozen).verdict is F, "3 % above 60 s where stable has none"
     inside = (FrozenBound(metric="m", bound=30.0, since=T0),)
     assert judge(metric, seen, inside).reason is R.BUCKET_RESOLUTION
-    beyond = (FrozenBound(metric="m", bound=INF, since=T0),)
+    beyond = (FrozenBound(metric="m", bound=None, since=T0),)
     assert judge(metric, seen, beyond).reason is R.BUCKET_OVERFLOW
 
 
