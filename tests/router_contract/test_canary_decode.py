@@ -7,9 +7,18 @@ from typing import Any
 
 import pytest
 
-from router_contract.canary import CanaryAnalysis, NativeMetric, OnInconclusive, Operator, Procedure, PromqlMetric
-from router_contract.canary_decode import decode
-from router_contract.fields import FieldFault, parse_number, parse_seconds
+from router_contract.canary import (
+    CanaryAnalysis,
+    NativeMetric,
+    OnInconclusive,
+    Operator,
+    Pause,
+    Procedure,
+    PromqlMetric,
+    SecretKey,
+)
+from router_contract.canary_decode import decode, read_source, read_steps
+from router_contract.fields import FieldFault, Fields, parse_number, parse_seconds
 
 DOCUMENT: dict[str, Any] = {
     "apiVersion": "observer.modeldeployment.io/v1alpha1",
@@ -249,3 +258,38 @@ def test_numbers(text: str, value: float | None) -> None:
 )
 def test_durations(text: str, seconds: float | None) -> None:
     assert parse_seconds(text) == seconds
+
+
+def test_the_plan_of_an_ome_service_is_read_by_the_same_readers() -> None:
+    canary = {
+        "steps": [
+            {
+                "capacity": "25%",
+                "traffic": 25,
+                "pause": {"duration": "2m0s"},
+                "analysis": {
+                    "interval": "1m0s",
+                    "failureLimit": 3,
+                    "metrics": [{"name": "e", "query": "up", "operator": "GTE", "threshold": "1"}],
+                },
+            },
+            {"capacity": 4, "traffic": 100},
+        ],
+        "prometheus": {"serverAddress": "http://prometheus.monitoring.svc:9090", "authRef": {"name": "t", "key": "k"}},
+    }
+    faults: list[FieldFault] = []
+    fields = Fields(canary, "status.rollout.canary", faults)
+    first, last = read_steps(fields)
+    prometheus = fields.child("prometheus")
+    assert prometheus is not None
+    source = read_source(prometheus)
+    assert faults == []
+    assert first.analysis is not None
+    assert (first.analysis.interval, first.pause, last.analysis) == (60.0, Pause(seconds=120.0), None)
+    assert (source.provider, source.auth) == (None, SecretKey(name="t", key="k"))
+    read_steps(Fields({"steps": [{"analysis": {}}]}, "status.rollout.canary", faults))
+    assert [fault.field.removeprefix("status.rollout.canary.steps[0].analysis.") for fault in faults] == [
+        "interval",
+        "failureLimit",
+        "metrics",
+    ]

@@ -294,7 +294,8 @@ def test_dry_runs_are_told_and_decide_nothing() -> None:
     status = status_of(canary.definition, canary.run, outcome)
     assert [each.name for each in status.dry_run_results] == ["b"]
     only = Canary(definition(analysis(promql("a", required=False))))
-    assert only.sample(asked(answer(0.0), "a")).verdict is Verdict.INCONCLUSIVE, "nothing required is no pass"
+    nothing = only.sample(asked(answer(0.0), "a"))
+    assert (nothing.verdict, nothing.reason) == (Verdict.INCONCLUSIVE, R.NO_METRICS), "nothing required is no pass"
 
 
 def test_a_configuration_error_says_so_at_once_and_costs_nothing() -> None:
