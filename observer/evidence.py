@@ -6,19 +6,28 @@ A field is filled only where somebody looked; everything else stays "nobody look
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
 
 from observer import fleet
 from observer.fleet import Record
+from observer.judge.starts import contact, follow_starts
 from observer.measure.extract import Frame
 from router_contract import router_series
-from router_contract.judging import MemberEvidence, RankEvidence, TargetFreshness
+from router_contract.judging import DrainRead, MemberEvidence, RankEvidence, Starts, TargetFreshness
+from router_contract.kv_streams import KvStreamSummary, StreamState
 from router_contract.probes import MemberProbe
-from router_contract.readings import FailureKind, Instant
+from router_contract.readings import FailureKind, Instant, ScrapeFailed
 from router_contract.router_views import CircuitReading, EndpointSeries
 from router_contract.targets import Member
 from router_contract.vocabulary import Vocabulary
 
+STARTUP_SECONDS = 1800.0
+"""How long a gated start-up may take an attempt, where the platform tells no other budget."""
+CONNECTING_SECONDS = 10.0
+"""How long a subscription may connect before its publisher counts as not dialable."""
 LOAD = ("requests-running", "requests-waiting")
 
 
@@ -34,8 +43,7 @@ def member_evidence(
         return MemberEvidence(uid=member.uid, started_at=member.started_at)
     health = probe.health if probe is not None else None
     listed = probe.models if probe is not None else None
-    failure = record.failure
-    current = failure is not None and (record.read_at is None or failure.at > record.read_at)
+    failure = current_failure(record)
     life = incarnation(member, record)
     lived = _lived(member, record)
     return MemberEvidence(
@@ -43,10 +51,11 @@ def member_evidence(
         first_seen=record.first_seen,
         incarnation=life,
         answered_at=record.read_at if lived else None,
-        failed_at=failure.at if failure is not None and current else None,
-        failure=FailureKind(failure.kind) if failure is not None and current else None,
-        failure_detail=failure.detail if failure is not None and current else "",
-        failing_since=_failing_since(record, before) if current else None,
+        failed_at=failure.at if failure is not None else None,
+        failure=FailureKind(failure.kind) if failure is not None else None,
+        failure_detail=failure.detail if failure is not None else "",
+        failure_status=failure.status if failure is not None else None,
+        failing_since=_failing_since(record, before) if failure is not None else None,
         health_at=health.at if health is not None and health.healthy else None,
         unhealthy_at=health.at if health is not None and not health.healthy else None,
         listed_model=_listed(listed.models, model) if listed is not None else None,
@@ -54,8 +63,64 @@ def member_evidence(
         ranks=ranks(record, before if before is not None and before.incarnation == life else None) if lived else (),
         started_at=member.started_at,
         attempt=None if member.restarts is None else member.restarts + 1,
-        families=tuple(sorted(record.frame.shape.types)) if record.frame is not None else None,
+        startup_budget=STARTUP_SECONDS if member.readiness_gated else None,
+        drain=_drain(member, record, before, life),
+        families=_families(record.frame),
+        starts=_starts(record, before, life) if member.restarts is None else None,
     )
+
+
+def current_failure(record: Record) -> ScrapeFailed | None:
+    """How the newest read failed; ``None`` when it was good or there was none."""
+    failure = record.failure
+    return failure if failure is not None and (record.read_at is None or failure.at > record.read_at) else None
+
+
+@lru_cache(maxsize=512)
+def _names(types: frozenset[str]) -> tuple[str, ...]:
+    return tuple(sorted(types))
+
+
+def _families(frame: Frame | None) -> tuple[str, ...] | None:
+    """The wire names of a read, sorted once for all bodies of the same shape."""
+    return None if frame is None else _names(frozenset(frame.shape.types))
+
+
+def _starts(record: Record, before: MemberEvidence | None, life: str) -> Starts:
+    """The starts that we saw: one step for each read, however many passes see it."""
+    known = before.starts if before is not None and before.starts is not None else Starts()
+    failure = current_failure(record)
+    at = failure.at if failure is not None else record.read_at
+    seen = None if before is None else before.failed_at or before.answered_at
+    if at is None or at == seen:
+        return known
+    before_life = before.incarnation if before is not None else ""
+    # only a start time proves that two reads are of one life: counters that grew may have grown in two
+    proven = life.startswith("process ") and life == before_life
+    same = True if proven else False if before_life and life != before_life else None
+    return follow_starts(known, contact(failure.kind if failure is not None else None), at, same=same)
+
+
+def _drain(member: Member, record: Record, before: MemberEvidence | None, life: str) -> tuple[DrainRead, ...]:
+    """The load gauges of the last two reads; one that failed is told as such and is no zero."""
+    known = before.drain if before is not None else ()
+    failure = current_failure(record)
+    at = failure.at if failure is not None else record.read_at
+    if at is None or (known and known[-1].at == at):
+        return known
+    table, frame = record.vocabulary, record.frame
+    identity = f"{life}|{member.host}|{record.target.address.url}"
+    if failure is not None or table is None or frame is None:
+        error = failure.detail if failure is not None else "no table tells its load gauges"
+        return (*known[-1:], DrainRead(at=at, identity=identity, error=error))
+    values = tuple((name, _level(frame, name)) for name in table.idle_levels)
+    return (*known[-1:], DrainRead(at=at, identity=identity, values=values))
+
+
+def _level(frame: Frame, signal: str) -> float | None:
+    """A gauge added over its series; ``None`` when it is not there or one of its series tells no number."""
+    series = frame.series(signal)
+    return sum(each.value for each in series) if series and not frame.gaps(signal) else None
 
 
 def _failing_since(record: Record, before: MemberEvidence | None) -> Instant | None:
@@ -210,6 +275,44 @@ def freshness(records: Iterable[tuple[str, Record]], now: Instant) -> tuple[Targ
             name=name,
             age=None if record.read_at is None else now.mono - record.read_at.mono,
             detail=record.failure.detail if record.failure is not None and record.consecutive else "",
+            uid=record.target.key.member_uid,
+            failure=FailureKind(record.failure.kind) if record.failure is not None and record.consecutive else None,
         )
         for name, record in records
     )
+
+
+def events_dialable(streams: Sequence[KvStreamSummary], now: Instant) -> dict[str, bool]:
+    """By member UID, whether its KV-event sockets take a connection; who is not there has none, or is being tried.
+
+    The worst rank decides: one that cannot be dialled, then one that is not known.
+    """
+    found: dict[str, list[bool | None]] = {}
+    for stream in streams:
+        found.setdefault(stream.key.member_uid, []).append(_dialled(stream, now))
+    worst = {uid: False if False in states else None if None in states else True for uid, states in found.items()}
+    return {uid: state for uid, state in worst.items() if state is not None}
+
+
+def _dialled(stream: KvStreamSummary, now: Instant) -> bool | None:
+    """A stream beyond connecting has a connection, whatever else is wrong with it; a broken one says what it was."""
+    if stream.state is StreamState.CONNECTING:
+        return False if now.mono - stream.since.mono > CONNECTING_SECONDS else None
+    return None if stream.state in {StreamState.DETACHED, StreamState.BROKEN} else True
+
+
+def with_told(
+    seen: MemberEvidence,
+    before: MemberEvidence | None,
+    inflight: Mapping[str, float],
+    dialable: Mapping[str, bool],
+    at: Instant,
+) -> MemberEvidence:
+    """A member's evidence with what its routers count at it, and whether its publisher can be dialled."""
+    counted, answers = inflight.get(seen.uid), dialable.get(seen.uid)
+    if counted is None and seen.router_inflight is None and answers is seen.events_dialable:
+        return seen
+    since = None
+    if counted:
+        since = before.inflight_since if before is not None and before.inflight_since is not None else at
+    return msgspec.structs.replace(seen, router_inflight=counted, inflight_since=since, events_dialable=answers)

@@ -57,14 +57,31 @@ class DrainRead(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class Starts(msgspec.Struct, frozen=True, kw_only=True):
+    """The starts of one program that we saw ourselves, where no platform counts them; newest last, few are kept.
+
+    ``listened``: something answered on its port at least once. ``gone``: it was refused since. ``pending``: a start was
+    counted by its port alone, and the next good read shows which life that is. ``good_since`` is the first good read
+    without another outcome since.
+    """
+
+    at: tuple[Instant, ...] = ()
+    listened: bool = False
+    gone: bool = False
+    pending: bool = False
+    good_since: Instant | None = None
+
+
 class MemberEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen of one member. Every field left out means that nobody looked.
 
     ``incarnation`` changes with the container. ``answered_at`` is the last good scrape of this incarnation,
-    ``failed_at``/``failure`` the last failed one and ``failing_since`` the first of its kind without another in between; ``health_at`` is our own last good ``GET /health`` and
+    ``failed_at``/``failure`` the last failed one (``failure_status`` its HTTP status, if any) and ``failing_since`` the first of its kind without another in between; ``health_at`` is our own last good ``GET /health`` and
     ``unhealthy_at`` the last one that was answered badly. ``listed_model`` is whether the model was listed at
     ``listed_at``. ``attempt`` counts start-ups from 1; ``startup_budget`` and ``started_at`` (wall) are in seconds.
     ``families`` are the wire names of its last good scrape; ``events_dialable`` whether its KV-event socket answered.
+    ``router_inflight`` are the requests that routers count at it, since ``inflight_since`` without a break; ``None``
+    where no router counts them. ``starts`` are those we saw, for members whose ``attempt`` no platform tells.
     """
 
     uid: str
@@ -88,6 +105,9 @@ class MemberEvidence(msgspec.Struct, frozen=True, kw_only=True):
     families: tuple[str, ...] | None = None
     events_dialable: bool | None = None
     failing_since: Instant | None = None
+    failure_status: int | None = None
+    inflight_since: Instant | None = None
+    starts: Starts | None = None
 
 
 class ProofMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,11 +126,16 @@ class MembershipProof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetFreshness(msgspec.Struct, frozen=True, kw_only=True):
-    """How fresh one expected target is. ``age`` (seconds) is ``None`` when it was never read."""
+    """How fresh one expected target is. ``age`` (seconds) is ``None`` when it was never read.
+
+    ``failure`` and ``detail`` say how the newest read failed, if it did; ``uid`` is the member's.
+    """
 
     name: str
     age: float | None
     detail: str = ""
+    uid: str = ""
+    failure: FailureKind | None = None
 
 
 class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -119,6 +144,7 @@ class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ``revoked``: a leg failed since it last qualified. ``listed``: a valid set of views has named every serving member.
     ``answered``: UIDs that answered in this generation. ``forwarded``: ``uid|incarnation|rank`` that carried a request.
     ``void``: an uncached list proved a change while views were lost; only valid views clear it.
+    ``since`` (wall seconds) is when ``state`` was entered.
     """
 
     role: str
@@ -132,19 +158,24 @@ class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     answered: tuple[str, ...] = ()
     forwarded: tuple[str, ...] = ()
     void: bool = False
+    since: float | None = None
 
 
 class StoredCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The last status of a condition and since when (wall seconds)."""
+    """The last status of a condition and since when (wall seconds); ``reason_since`` is the same of its reason."""
 
     type: str
     status: Status
     reason: str = ""
     last_transition: float
+    reason_since: float | None = None
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Everything about one deployment that a restart or a change of owner must not lose."""
+    """Everything about one deployment that a restart or a change of owner must not lose.
+
+    ``converging``: the eligible set changed at ``eligible_changed_at`` and no pass has found the routers follow since.
+    """
 
     groups: tuple[GroupRecord, ...] = ()
     conditions: tuple[StoredCondition, ...] = ()
@@ -154,6 +185,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     eligible_set: tuple[str, ...] = ()
     eligible_changed_at: float | None = None
     transitions: tuple[Transition, ...] = ()
+    converging: bool = False
 
 
 class JudgePolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -198,25 +230,40 @@ class DeploymentInputs(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return {item.uid: item for item in reversed(self.members)}
 
     @cached_property
-    def _places(self) -> dict[str, list[tuple[Role, Member]]]:
+    def _names(self) -> dict[str, list[tuple[Role, Member]]]:
         found: dict[str, list[tuple[Role, Member]]] = {}
         for role in self.deployment.roles:
             for member in role.members():
-                for place in {f"host {member.host}", f"name {member.name}"}:
-                    found.setdefault(place, []).append((role, member))
+                found.setdefault(member.name, []).append((role, member))
+        return found
+
+    @cached_property
+    def _listeners(self) -> dict[tuple[str, int], list[tuple[Role, Member]]]:
+        found: dict[tuple[str, int], list[tuple[Role, Member]]] = {}
+        for role in self.deployment.roles:
+            for member in role.members():
+                for port in listeners(member) if member.host is not None else ():
+                    found.setdefault((member.host or "", port), []).append((role, member))
         return found
 
     def evidence(self, uid: str) -> MemberEvidence:
         """What was seen of a member; nothing, when nobody looked."""
         return self._seen.get(uid) or MemberEvidence(uid=uid)
 
-    def at_host(self, host: str) -> list[tuple[Role, Member]]:
-        """The engine members at an address, with their roles."""
-        return self._places.get(f"host {host}", [])
+    def listening(self, host: str, port: int | None) -> list[tuple[Role, Member]]:
+        """The engine members that listen at an address and port, with their roles."""
+        return self._listeners.get((host, port), []) if port is not None else []
 
     def named(self, name: str) -> list[tuple[Role, Member]]:
         """The engine members of a name, with their roles."""
-        return self._places.get(f"name {name}", [])
+        return self._names.get(name, [])
+
+
+def listeners(member: Member) -> frozenset[int]:
+    """The ports a member declares; without any declaration, those it is read and asked on."""
+    if member.ports:
+        return frozenset(member.ports)
+    return frozenset(address.port for address in (member.api, member.metrics) if address is not None)
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):

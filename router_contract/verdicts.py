@@ -45,7 +45,10 @@ class Provenance(StrEnum):
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One condition. ``last_transition`` (wall seconds) moves only when ``status`` does; ``evidence`` are its numbers."""
+    """One condition. ``last_transition`` (wall seconds) moves only when ``status`` does; ``evidence`` are its numbers.
+
+    ``reason_since`` (wall seconds) moves with the reason too; ``None`` where that is not known.
+    """
 
     type: str
     status: Status
@@ -55,6 +58,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     last_transition: float | None = None
     observed_generation: int | None = None
     evidence: tuple[tuple[str, str], ...] = ()
+    reason_since: float | None = None
 
 
 class TargetState(StrEnum):

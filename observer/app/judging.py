@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import is_
 
 import msgspec
 
@@ -10,11 +11,13 @@ from observer import evidence
 from observer.app.convergence_times import ConvergenceTimes
 from observer.collect.api_probe import engine_members
 from observer.collect.router_view import router_members
+from observer.judge.inflight import router_inflight
 from observer.judge.judgement import judge, with_verdicts
 from observer.judge.standing import Standing, answers, rank_progress
 from observer.settings import Settings
 from observer.store import Store
 from router_contract.judging import DeploymentInputs, Judged, JudgePolicy, MemberEvidence, Stored
+from router_contract.kv_streams import KvStreamSummary
 from router_contract.platform_facts import PlatformFacts
 from router_contract.probes import MemberProbe
 from router_contract.readings import Instant
@@ -22,6 +25,9 @@ from router_contract.router_views import CircuitReading, EndpointSeries, RouterV
 from router_contract.status import RankStall
 from router_contract.targets import Component, Deployment, DeploymentKey, Member, TargetKey
 from router_contract.verdicts import Condition, DeploymentReport
+
+Streams = Callable[[DeploymentKey], Sequence[KvStreamSummary]]
+"""The KV-event streams of a deployment as the same pass of `Extra` saw them."""
 
 Extra = Callable[[Deployment, Instant], Iterable[Condition]]
 """Conditions that other judges computed for the same instant."""
@@ -57,7 +63,7 @@ def stalls(inputs: DeploymentInputs, now: Instant, policy: JudgePolicy) -> tuple
     found = []
     for member in inputs.members:
         for rank in member.ranks if answers(member, now, policy) else ():
-            standing, _, seconds = rank_progress(rank, member.router_inflight, now, policy)
+            standing, _, seconds = rank_progress(rank, member, now, policy)
             if standing is not Standing.UNKNOWN and seconds is not None:
                 still = 0.0 if standing is Standing.IDLE else seconds
                 found.append(RankStall(uid=member.uid, rank=rank.rank, seconds=still))
@@ -67,13 +73,17 @@ def stalls(inputs: DeploymentInputs, now: Instant, policy: JudgePolicy) -> tuple
 class Judging:
     """What judging remembers. `judge_all` is one pass; `add_verdicts` shows the last pass in a report."""
 
-    def __init__(self, store: Store, settings: Settings, extra: Extra | None = None) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, extra: Extra | None = None, streams: Streams | None = None
+    ) -> None:
         self._store = store
+        self._streams = streams
         self._policy = policy_of(settings)
         self._extra = extra
         self._probes: dict[tuple[DeploymentKey, str], MemberProbe] = {}
         self._views: dict[DeploymentKey, dict[str, tuple[RouterView | None, ViewFailed | None]]] = {}
         self._members: dict[tuple[DeploymentKey, str], MemberEvidence] = {}
+        self._sources: dict[tuple[DeploymentKey, str], tuple[object, ...]] = {}
         self._stored: dict[DeploymentKey, Stored] = {}
         self._awaited: dict[DeploymentKey, Instant | None] = {}
         self._patience = max(_AWAITED_PERIODS * settings.scrape.period + settings.scrape.timeout, _AWAITED_SECONDS)
@@ -114,17 +124,31 @@ class Judging:
 
     def judge_all(self, now: Instant) -> None:
         """Judge every deployment once; forget those that are gone."""
+        for _ in self.steps(now):
+            pass
+
+    def steps(self, now: Instant) -> Iterator[None]:
+        """One pass that may rest after each step: each judges one deployment.
+
+        The evidence of all of them is taken before this returns, so what comes while the pass rests belongs to the
+        next one, and the verdicts are those of a pass in one go.
+        """
         deployments = {deployment.key: deployment for deployment in self._store.deployments()}
         self._forget(deployments)
-        for key, deployment in deployments.items():
-            if self._awaits(deployment, now):
+        inputs = [self._inputs(each, now) for each in deployments.values() if not self._awaits(each, now)]
+        return self._judge_each(inputs, now)
+
+    def _judge_each(self, gathered: Iterable[DeploymentInputs], now: Instant) -> Iterator[None]:
+        for inputs in gathered:
+            key = inputs.deployment.key
+            if key not in self._store.keys():  # noqa: SIM118 - a method: it left while the pass rested
                 continue
-            inputs = self._inputs(deployment, now)
             before = self._stored.get(key, Stored())
             judged = judge(inputs, before, now, self._policy)
             self._times.add(key, before, judged)
             self._stored[key] = judged.stored
             self._verdicts[key] = _Verdict(inputs, judged, stalls(inputs, now, self._policy))
+            yield
         self.last_pass = now
 
     def add_verdicts(self, report: DeploymentReport) -> DeploymentReport:
@@ -183,6 +207,7 @@ class Judging:
         }
         self._probes = {key: probe for key, probe in self._probes.items() if key in alive}
         self._members = {key: member for key, member in self._members.items() if key in alive}
+        self._sources = {key: sources for key, sources in self._sources.items() if key in alive}
         for key, pods in self._views.items():
             router = deployments[key].router
             uids = {member.uid for member in router.members} if router is not None else set()
@@ -191,28 +216,41 @@ class Judging:
 
     def _inputs(self, deployment: Deployment, now: Instant) -> DeploymentInputs:
         key = deployment.key
-        members: list[MemberEvidence] = []
-        for role in deployment.roles:
-            for member in role.members():
-                seen = evidence.member_evidence(
-                    member,
-                    self._store.record(_key(key, member, Component.ENGINE)),
-                    self._members.get((key, member.uid)),
-                    self._probes.get((key, member.uid)),
-                    deployment.model,
-                )
-                self._members[key, member.uid] = seen
-                members.append(seen)
+        before = {member.uid: self._members.get((key, member.uid)) for member in _members(deployment)}
+        seen = [self._seen(deployment, member, before[member.uid]) for member in _members(deployment)]
         records = [(target.member, self._store.record(target.key)) for target in deployment.targets()]
         views = [each for pair in self._views.get(key, {}).values() for each in pair if each is not None]
-        return DeploymentInputs(
+        extra = tuple(self._extra(deployment, now)) if self._extra is not None else ()
+        inputs = DeploymentInputs(
             deployment=deployment,
             facts=PlatformFacts(),
-            members=tuple(members),
+            members=tuple(seen),
             views=tuple(views),
             freshness=evidence.freshness(((name, record) for name, record in records if record is not None), now),
-            extra=tuple(self._extra(deployment, now)) if self._extra is not None else (),
+            extra=extra,
         )
+        inflight = router_inflight(inputs, now, self._policy)
+        dialable = evidence.events_dialable(self._streams(key) if self._streams is not None else (), now)
+        members = tuple(evidence.with_told(each, before[each.uid], inflight, dialable, now) for each in seen)
+        inputs = msgspec.structs.replace(inputs, members=members)
+        self._members |= {(key, each.uid): each for each in inputs.members}
+        return inputs
+
+    def _seen(self, deployment: Deployment, member: Member, before: MemberEvidence | None) -> MemberEvidence:
+        """A member's evidence; that of the pass before while nothing new was seen or told of it."""
+        at = deployment.key, member.uid
+        record, probe = self._store.record(_key(deployment.key, member, Component.ENGINE)), self._probes.get(at)
+        sources = (member, record, probe, deployment.model)
+        known = self._sources.get(at)
+        if before is not None and known is not None and all(map(is_, sources, known)):
+            return before
+        self._sources[at] = sources
+        return evidence.member_evidence(member, record, before, probe, deployment.model)
+
+
+def _members(deployment: Deployment) -> Iterator[Member]:
+    for role in deployment.roles:
+        yield from role.members()
 
 
 def _key(deployment: DeploymentKey, member: Member, component: Component) -> TargetKey:

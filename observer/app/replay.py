@@ -54,7 +54,7 @@ class Replay:
         self.clock = RecordedClock()
         tally = SelfMetrics(package_version(), platform.python_version())
         self.store = Store(self.clock, policy_of(settings), limits_of(settings), tally)
-        self.judging = Judging(self.store, settings, self._kv_conditions)
+        self.judging = Judging(self.store, settings, self._kv_conditions, lambda key: self._streams.get(key, ()))
         self._kv = KvJudging(self.store, settings, self.judging.ready_replicas)
         self._streams: dict[DeploymentKey, tuple[KvStreamSummary, ...]] = {}
         self._targets: dict[TargetKey, Target] = {}

@@ -51,6 +51,8 @@ from router_contract.verdicts import Condition
 
 _log = logging.getLogger(__name__)
 
+LONGEST_WORK = 0.02
+"""For how long judging may keep the event loop from everything else, in seconds; one deployment is judged in one go."""
 LAG_PERIOD = 0.5
 """How often the event loop's lag is measured, in seconds."""
 
@@ -292,15 +294,20 @@ class Watcher:
         # A pass over a list that nobody has told yet would forget everything that is stored.
         await self._told.wait()
         while True:
-            self._pass(self._clock.now())
+            await self._pass(self._clock.now())
             if self._state is not None:
                 await self._save(self._state)
             await asyncio.sleep(self._settings.judging.period)
 
-    def _pass(self, now: Instant) -> None:
-        self.judging.judge_all(now)
+    async def _pass(self, now: Instant) -> None:
+        steps = self.judging.steps(now)
         # After it: what a pass was the first to see of KV streams is recorded by then, and a replay judges with it.
         self._record(lambda to: to.judged(now))
+        worked = self._clock.now().mono
+        for _ in steps:
+            if self._clock.now().mono - worked > LONGEST_WORK:
+                await asyncio.sleep(0)
+                worked = self._clock.now().mono
 
     def _save_last(self) -> None:
         """What the last pass found, once nothing runs any more."""

@@ -96,17 +96,21 @@ ADVICE: dict[tuple[str, str], Advice] = {
     ("KVEventsLive", "Unreachable"): Advice(_A, CLUSTER, "the publisher's port cannot be reached"),
     ("KVEventsLive", "Broken"): Advice(_A, ENGINE, "the stream does not follow the format"),
     ("KVEventsLive", "NoReplay"): Advice(_A, OWNER, "without a replay port silence proves nothing"),
-    ("RouterConverged", "MissingEndpoint"): Advice(_A, ROUTER, "an eligible replica gets no traffic from the router"),
+    ("RouterConverged", "MissingEndpoint"): Advice(
+        _A, ROUTER, "an eligible replica gets no traffic: see why the router refuses it"
+    ),
     ("RouterConverged", "ExtraEndpoint"): Advice(_A, ROUTER, "the router sends to a replica that is not eligible"),
     ("RouterConverged", "ViewsDisagree"): Advice(_A, ROUTER, "router replicas select different workers"),
-    ("RouterConverged", "ViewUnavailable"): Advice(_C, OBSERVER, "a router's view is missing, stale or indeterminate"),
+    ("RouterConverged", "ViewUnavailable"): Advice(
+        _C, OBSERVER, "what routers select is known when they answer again; traffic may still flow"
+    ),
     ("RouterConverged", "EligibilityUnknown"): Advice(_C, OBSERVER, "which replicas are eligible is not decided yet"),
     ("RouterContractHolds", "MetricNameAbsent"): Advice(_A, OPERATOR, "the router is told a name the engine has not"),
     ("RouterContractHolds", "PortUnreachable"): Advice(_A, OPERATOR, "the router is told a port nobody listens on"),
     ("RouterContractHolds", "SelectorMismatch"): Advice(_A, OPERATOR, "the selector misses or adds Pods"),
     ("RouterContractHolds", "EventsNotDialable"): Advice(_A, CLUSTER, "the published event endpoint cannot be dialled"),
     ("RouterContractHolds", "NotRead"): Advice(_C, OBSERVER, "our side of the contract was not read yet"),
-    ("MetricsFresh", "Stale"): Advice(_C, OBSERVER, "a target stopped answering: its error says how"),
+    ("MetricsFresh", "Stale"): Advice(_C, OBSERVER, "a target stopped answering: the message has its error"),
     ("MetricsFresh", "NeverRead"): Advice(_C, OBSERVER, "a target has not answered yet"),
     ("MetricsFresh", "NoTarget"): Advice(_C, OBSERVER, "nothing that serves was discovered"),
     ("EngineProgressing", "Stalled"): Advice(_A, ENGINE, "it holds work and does not move: restart it after a look"),
@@ -114,8 +118,17 @@ ADVICE: dict[tuple[str, str], Advice] = {
     ("CanaryAnalysis", "Failed"): Advice(_A, OWNER, "the analysis names the metric that failed"),
     ("OperatorCurrent", "Lagging"): Advice(_A, OPERATOR, "the operator's answers are from before your edit"),
     ("OperatorCurrent", "CatchingUp"): Advice(_C, OPERATOR, "the operator is about to answer"),
+    ("Group", "Retiring"): Advice(_C, OWNER, "the replica was asked to leave and goes when its requests are done"),
+    ("Group", "RetirementAborted"): Advice(
+        _A, OWNER, "a step ran out of time: ask again, or keep the replica by declaring it"
+    ),
+    ("Group", "Replacing"): Advice(_C, OPERATOR, "another replica takes its place"),
+    ("Group", "Incomplete"): Advice(
+        _C, CLUSTER, "clears when every member exists; look for the missing one if it lasts"
+    ),
+    ("Router", "Down"): Advice(_A, ROUTER, "nobody listens on its ports: clients reach other replicas only"),
     ("Member", "Loading"): Advice(_C, ENGINE, "loading is not a stall; it takes as long as the model does"),
-    ("Member", "StartupLoop"): Advice(_A, OWNER, "it never finished starting: see how the last attempt ended"),
+    ("Member", "StartupLoop"): Advice(_A, OWNER, "it starts again and again: see how the last attempt ended"),
     ("Member", "Down"): Advice(_A, ENGINE, "nobody listens on its port"),
     ("Member", "Saturated"): Advice(_C, ENGINE, "it is saturated or hung: its progress tells which"),
     ("Member", "Failing"): Advice(_A, OBSERVER, "it answers something that cannot be read"),

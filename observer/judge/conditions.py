@@ -122,17 +122,26 @@ def _mirror(inputs: DeploymentInputs, item: Condition, now: Instant) -> Conditio
 
 
 def _settle(item: Condition, inputs: DeploymentInputs, stored: Stored, now: Instant) -> Condition:
-    """Give a condition its transition time, which moves only with its status, and the generation it is about."""
+    """Give a condition its times, and the generation it is about: the transition time moves only with its status."""
     old = next((kept for kept in stored.conditions if kept.type == item.type), None)
-    since = old.last_transition if old is not None and old.status is item.status else now.wall
-    return msgspec.structs.replace(item, last_transition=since, observed_generation=inputs.deployment.generation)
+    same = old is not None and old.status is item.status
+    return msgspec.structs.replace(
+        item,
+        last_transition=old.last_transition if old is not None and same else now.wall,
+        reason_since=old.reason_since if old is not None and same and old.reason == item.reason else now.wall,
+        observed_generation=inputs.deployment.generation,
+    )
 
 
 def remembered(conditions: Sequence[Condition]) -> tuple[StoredCondition, ...]:
     """What is kept of conditions for the next pass."""
     return tuple(
         StoredCondition(
-            type=item.type, status=item.status, reason=item.reason, last_transition=item.last_transition or 0.0
+            type=item.type,
+            status=item.status,
+            reason=item.reason,
+            last_transition=item.last_transition or 0.0,
+            reason_since=item.reason_since,
         )
         for item in conditions
     )

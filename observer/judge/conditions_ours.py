@@ -19,10 +19,12 @@ def metrics_fresh(freshness: Sequence[TargetFreshness], policy: JudgePolicy) -> 
     if not freshness:
         return say(kind, Status.UNKNOWN, "NoTarget", "nothing is expected to be read")
     known = [(item.age, item) for item in freshness if item.age is not None]
-    stale = sorted(((age, item.name) for age, item in known if age > policy.fresh_within), reverse=True)
+    stale = sorted(((age, item.name, item.detail) for age, item in known if age > policy.fresh_within), reverse=True)
     if stale:
-        expired = "expired" if stale[0][0] > policy.stale_after else "stale"
-        text = f"{stale[0][1]} is {expired} ({len(stale)} of {len(freshness)} targets are not fresh)"
+        age, name, detail = stale[0]
+        expired = "expired" if age > policy.stale_after else "stale"
+        why = f": {detail}" if detail else ", and no read of it has failed"
+        text = f"{name} is {expired}{why} ({len(stale)} of {len(freshness)} targets are not fresh)"
         return say(kind, Status.FALSE, "Stale", text)
     never = [item for item in freshness if item.age is None]
     if never:

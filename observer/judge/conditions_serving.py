@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from observer.judge.conditions_cluster import not_observable, say
 from router_contract.judging import DeploymentInputs, JudgePolicy
 from router_contract.platform_facts import Unset
-from router_contract.readings import Instant
-from router_contract.router_views import RouterView
+from router_contract.readings import FailureKind, Instant
+from router_contract.router_views import RouterView, ViewFailed
 from router_contract.status import RoleStatus
-from router_contract.targets import Ready, Role, RoleKind
+from router_contract.targets import Member, Ready, Role, RoleKind
 from router_contract.verdicts import Condition, Status
 
 _HELD = {"cache": "RolloutHeldByCache", "weights": "RolloutHeldByWeights"}
@@ -125,13 +125,35 @@ def router_ready_count(inputs: DeploymentInputs, now: Instant, policy: JudgePoli
     objects = inputs.facts.router_objects
     if objects is not None and not isinstance(objects, Unset):
         return objects.ready
-    answered = {
-        view.pod_uid
-        for view in inputs.views
-        if isinstance(view, RouterView) and now.mono - view.read_at.mono <= policy.view_validity
-    }
     live = [member for member in router.members if not member.terminating]
-    by_reading = inputs.facts.ready_by_reading
-    ready = sum(member.ready is Ready.TRUE or (by_reading and member.uid in answered) for member in live)
-    unknown = any(member.ready is Ready.UNKNOWN and not (by_reading and member.uid in answered) for member in live)
-    return None if not ready and (unknown or not inputs.deployment.complete) else ready
+    states = [_router_state(inputs, member, now, policy) for member in live]
+    ready = states.count(Ready.TRUE)
+    return None if not ready and (Ready.UNKNOWN in states or not inputs.deployment.complete) else ready
+
+
+_NOT_REACHED = frozenset({FailureKind.REFUSED, FailureKind.UNREACHABLE, FailureKind.DNS})
+"""Failed questions to a router's API that leave it open whether it serves, whatever its metrics port does."""
+
+
+def _router_state(inputs: DeploymentInputs, member: Member, now: Instant, policy: JudgePolicy) -> Ready:
+    """One router replica: as its Pod says; on static targets by our reads.
+
+    A valid view is an answer. A router whose API answers no question about its workers is up where its metrics are
+    fresh: its API was reached, or has no address. Refused on both ports nobody is there.
+    """
+    if member.ready is Ready.TRUE or not inputs.facts.ready_by_reading:
+        return member.ready
+    views = [item for item in inputs.views if item.pod_uid == member.uid]
+    good = (item for item in views if isinstance(item, RouterView))
+    if any(now.mono - item.read_at.mono <= policy.view_validity for item in good):
+        return Ready.TRUE
+    if member.ready is Ready.FALSE:
+        return Ready.FALSE
+    failed = next((item for item in views if isinstance(item, ViewFailed)), None)
+    metrics = next((item for item in inputs.freshness if item.uid == member.uid), None)
+    if failed is None or metrics is None:
+        return Ready.UNKNOWN
+    if metrics.failure is FailureKind.REFUSED and failed.kind == FailureKind.REFUSED:
+        return Ready.FALSE
+    fresh = metrics.failure is None and metrics.age is not None and metrics.age <= policy.fresh_within
+    return Ready.TRUE if fresh and failed.kind not in _NOT_REACHED else Ready.UNKNOWN

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from observer.judge.conditions_cluster import not_observable, say
-from observer.judge.convergence import listeners
-from router_contract.judging import DeploymentInputs, MemberEvidence
+from router_contract.judging import DeploymentInputs, MemberEvidence, listeners
 from router_contract.platform_facts import ContractMetrics, ContractRole, RouterContract, Unset
 from router_contract.readings import FailureKind
 from router_contract.status import ContractCheck

@@ -58,12 +58,7 @@ def read_selection(inputs: DeploymentInputs, now: Instant, policy: JudgePolicy) 
     router = inputs.deployment.router
     if router is None:
         return Selection(state=ServingState.NOT_CONFIGURED)
-    views: dict[str, RouterView] = {}
-    for item in inputs.views:
-        if isinstance(item, RouterView) and (
-            item.pod_uid not in views or item.read_at.mono >= views[item.pod_uid].read_at.mono
-        ):
-            views[item.pod_uid] = item
+    views = latest_views(inputs)
     failures = {item.pod_uid: item for item in inputs.views if isinstance(item, ViewFailed)}
     expected = max(router.desired or 0, sum(not member.terminating for member in router.members))
     fault = _missing(inputs, views, failures, now, policy)
@@ -91,6 +86,17 @@ def read_selection(inputs: DeploymentInputs, now: Instant, policy: JudgePolicy) 
     )
 
 
+def latest_views(inputs: DeploymentInputs) -> dict[str, RouterView]:
+    """The newest good view of each router Pod, by its UID."""
+    views: dict[str, RouterView] = {}
+    for item in inputs.views:
+        if isinstance(item, RouterView) and (
+            item.pod_uid not in views or item.read_at.mono >= views[item.pod_uid].read_at.mono
+        ):
+            views[item.pod_uid] = item
+    return views
+
+
 def _missing(
     inputs: DeploymentInputs,
     views: Mapping[str, RouterView],
@@ -110,14 +116,13 @@ def _missing(
     for member in router.members:
         if member.host is None and not member.terminating:
             return f"router {member.name} has no address"
-        view = views.get(member.uid)
+        view, failure = views.get(member.uid), failures.get(member.uid)
+        why = f": {failure.kind} {failure.detail}".rstrip() if failure else ""
         if view is None:
-            failure = failures.get(member.uid)
-            why = f": {failure.kind} {failure.detail}".rstrip() if failure else ""
             if member.host is not None:
                 return f"router {member.name} has no view{why}"
         elif now.mono - view.read_at.mono > policy.view_validity:
-            return f"the view of router {member.name} is {now.mono - view.read_at.mono:.0f} s old"
+            return f"the view of router {member.name} is {now.mono - view.read_at.mono:.0f} s old{why}"
     return ""
 
 
@@ -148,7 +153,8 @@ def bind_row(row: WorkerRow, view: RouterView, inputs: DeploymentInputs) -> List
     A member first seen after the view was read cannot be what the view names, even at the same address.
     """
     found: list[Listener] = []
-    candidates = inputs.named(row.endpoint) if view.source is ViewSource.SERIES else inputs.at_host(row.host)
+    named = view.source is ViewSource.SERIES
+    candidates = inputs.named(row.endpoint) if named else inputs.listening(row.host, row.port)
     for role, member in candidates:
         port = _port_of(row, view, member)
         if port is None or member.terminating or not member.started:
@@ -163,21 +169,10 @@ def bind_row(row: WorkerRow, view: RouterView, inputs: DeploymentInputs) -> List
 
 
 def _port_of(row: WorkerRow, view: RouterView, member: Member) -> int | None:
-    """The listener of a member that a row names, or ``None`` when the row names another member or port."""
+    """The listener of a member that a row names. llm-d's series name Pods, not addresses: their serving port is it."""
     if view.source is ViewSource.SERIES:
-        # llm-d's series name Pods, not addresses: the Pod's serving port is the listener
-        serving = member.api.port if member.api is not None else 0
-        return serving if row.endpoint == member.name else None
-    if member.host is None or row.host != member.host or row.port is None:
-        return None
-    return row.port if row.port in listeners(member) else None
-
-
-def listeners(member: Member) -> frozenset[int]:
-    """The ports a member declares; without any declaration, those it is read and asked on."""
-    if member.ports:
-        return frozenset(member.ports)
-    return frozenset(address.port for address in (member.api, member.metrics) if address is not None)
+        return member.api.port if member.api is not None else 0
+    return row.port
 
 
 def _conflicts(inputs: DeploymentInputs, bound: _Bound) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import math
 from observer.judge.eligibility import built_with
 from observer.judge.groups import JudgedGroup
 from observer.judge.parallelism import disaggregated, engine_family
-from router_contract.judging import DeploymentInputs, MemberEvidence
+from router_contract.judging import DeploymentInputs, JudgePolicy, MemberEvidence
 from router_contract.platform_facts import Unset
 from router_contract.readings import Instant
 from router_contract.status import DrainAnswer, DrainState, LegName, LegState, Retirement, RetirementStatus
@@ -51,8 +51,13 @@ def _phase_left(record: Retirement, total: float | None, now: Instant) -> float 
     return left if total is None else min(left, total)
 
 
-def drain_answer(inputs: DeploymentInputs, role: Role, replica: Replica, group: JudgedGroup) -> DrainAnswer:
-    """Two consecutive reads of every asked member decide: all exactly 0 is Idle, anything above is Busy."""
+def drain_answer(
+    inputs: DeploymentInputs, role: Role, replica: Replica, group: JudgedGroup, now: Instant, policy: JudgePolicy
+) -> DrainAnswer:
+    """Two consecutive reads of every asked member decide: all exactly 0 is Idle, anything above is Busy.
+
+    Reads that are no longer fresh tell nothing of now.
+    """
 
     def say(state: DrainState, why: str, requests: float | None = None) -> DrainAnswer:
         return DrainAnswer(role=role.name, ordinal=replica.ordinal, state=state, requests=requests, why=why)
@@ -69,7 +74,7 @@ def drain_answer(inputs: DeploymentInputs, role: Role, replica: Replica, group: 
     total = 0.0
     held = ""
     for member in members:
-        load, why = _load(member, inputs.evidence(member.uid))
+        load, why = _load(member, inputs.evidence(member.uid), now, policy)
         if load is None:
             held = held or f"{member.name}: {why}"
         else:
@@ -88,13 +93,15 @@ def _shape_known(inputs: DeploymentInputs, role: Role, replica: Replica, group: 
     return shape is not None and shape.state is not LegState.UNKNOWN
 
 
-def _load(member: Member, evidence: MemberEvidence) -> tuple[float | None, str]:
+def _load(member: Member, evidence: MemberEvidence, now: Instant, policy: JudgePolicy) -> tuple[float | None, str]:
     """Requests at one member by its last two reads, or ``None`` and what holds the answer."""
     if member.restarts:
         return None, f"restarted {member.restarts} times"
     if len(evidence.drain) < 2:
         return None, "not read twice"
     first, second = evidence.drain[-2:]
+    if now.mono - second.at.mono > policy.fresh_within:
+        return None, f"last read {now.mono - second.at.mono:.0f} s ago"
     if first.identity != second.identity:
         return None, "the container changed between the reads"
     totals = []

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from observer.judge.advice import advice
-from observer.judge.groups import JudgedGroup
-from observer.judge.standing import Standing
+from observer.judge.findings import LEAVING, findings
+from observer.judge.groups import REVOKED, JudgedGroup
 from router_contract.judging import DeploymentInputs
 from router_contract.readings import Instant
 from router_contract.status import Explanation, Finding, GroupState, Phase, RoleStatus
-from router_contract.verdicts import Condition, Provenance, Status
+from router_contract.verdicts import Condition
 
 MAIN_ORDER = (
     "QuotaReserved",
@@ -18,6 +17,8 @@ MAIN_ORDER = (
     "StartupLoop",
     "EngineProgressing",
     "Down",
+    "Incomplete",
+    "RetirementAborted",
     "RouterReady",
     "EndpointEligibility",
     "RouterConverged",
@@ -31,6 +32,8 @@ MAIN_ORDER = (
     "CanaryAnalysis",
     "KVEventsPublishing",
     "OperatorCurrent",
+    "Retiring",
+    "Replacing",
     "MetricsFresh",
     "Failing",
 )
@@ -39,8 +42,14 @@ MAIN_ORDER = (
 _FOLLOWS_LOADING = frozenset({"RoleKindsReady", "RouterReady", "RouterConverged", "MetricsFresh"})
 """What is False by itself while engines load: the loading is the answer then, and these stand beside it."""
 
-_TROUBLE = {Standing.STARTUP_LOOP: "False", Standing.DOWN: "False", Standing.FAILING: "False"}
-_OPEN = {Standing.LOADING: "Unknown", Standing.SATURATED: "Unknown"}
+_FOLLOWS_LEAVING = frozenset({"EndpointEligibility", "RoleKindsReady", "MetricsFresh"})
+"""What is False by itself where all groups that are not eligible are on their way out."""
+
+_LIGHT = frozenset({"KVEventsPublishing"})
+"""What is False by choice as often as by mistake, and stops no request: an open question about serving goes first."""
+
+_OPEN_ORDER = ("Saturated", "EndpointEligibility", "RouterConverged", "RouterReady", "MetricsFresh", "RoleKindsReady")
+"""Which open question is the answer where nothing is known to be wrong: what decides whether requests are served."""
 
 
 def explain(
@@ -52,14 +61,17 @@ def explain(
     now: Instant,
 ) -> Explanation:
     """The explanation. Unknown is listed as not known, never as wrong; it is the main answer only without any False."""
-    findings = [_of_condition(item, now) for item in conditions] + _of_members(groups)
+    found = findings(inputs, groups, conditions, now)
     # a name that the platform orders keeps the platform's place
     order = {name: index for index, name in reversed([*enumerate((*inputs.facts.ordered, *MAIN_ORDER))])}
-    wrong = sorted((item for item in findings if item.status == "False"), key=lambda item: _rank(item, order))
-    open_ = sorted((item for item in findings if item.status == "Unknown"), key=lambda item: _rank(item, order))
+    wrong = sorted((item for item in found if item.status == "False"), key=lambda item: _rank(item, order))
+    open_ = sorted((item for item in found if item.status == "Unknown"), key=lambda item: _rank(item, order))
     loading = [item for item in open_ if item.reason == "Loading"]
-    causes = [item for item in wrong if not (loading and item.type in _FOLLOWS_LOADING)]
-    main = next(iter(causes or loading or wrong), None) or _first_held(open_, phase)
+    follows = _follows(groups, loading=bool(loading))
+    causes = [item for item in wrong if item.type not in follows]
+    heavy = [item for item in causes if item.type not in _LIGHT]
+    open_question = [] if wrong and not causes else _first_open(open_, phase)
+    main = next(iter(heavy or loading or open_question or wrong), None)
     return Explanation(
         sentences=(_what(inputs, phase, roles), _why(main, groups), _act(main)),
         main=main,
@@ -68,54 +80,33 @@ def explain(
     )
 
 
+def _follows(groups: Sequence[JudgedGroup], *, loading: bool) -> frozenset[str]:
+    """The conditions that something else already explains."""
+    revoked = {group.verdict.state for group in groups if group.verdict.state in REVOKED}
+    leaving = _FOLLOWS_LEAVING if revoked and revoked <= LEAVING else frozenset[str]()
+    return leaving | _FOLLOWS_LOADING if loading else leaving
+
+
+def _subject(item: Finding) -> str:
+    """What orders a finding: its condition's type, or of a member, group or router what is the matter with it."""
+    return item.reason if " " in item.type else item.type
+
+
 def _rank(item: Finding, order: dict[str, int]) -> tuple[int, str]:
-    key = item.reason if item.type.startswith("Member ") else item.type
-    return order.get(key, len(order)), item.type
+    return order.get(_subject(item), len(order)), item.type
 
 
-def _first_held(unknown: Sequence[Finding], phase: Phase) -> Finding | None:
-    """Without anything wrong the open question that holds qualification is the answer, unless all is ready."""
-    held = next((item for item in unknown if item.type == "EndpointEligibility"), None)
-    return held if held is not None and (phase is not Phase.READY or held.reason == "HeldUnverified") else None
+def _first_open(unknown: Sequence[Finding], phase: Phase) -> list[Finding]:
+    """Without anything wrong the weightiest open question is the answer, where there is one."""
+    for name in _OPEN_ORDER:
+        item = next((each for each in unknown if _subject(each) == name), None)
+        if item is not None and (phase is not Phase.READY or item.reason in _MATTERS_WHEN_READY):
+            return [item]
+    return []
 
 
-def _of_condition(item: Condition, now: Instant) -> Finding:
-    row = advice(item.type, item.reason) if item.status is not Status.TRUE else None
-    return Finding(
-        type=item.type,
-        status=item.status.value,
-        reason=item.reason,
-        message=item.message + (" (as the operator says)" if item.provenance is Provenance.MIRRORED else ""),
-        advice=row.course.value if row else "",
-        whose=row.whose if row else "",
-        hint=row.hint if row else "",
-        age_seconds=None if item.last_transition is None else max(0.0, now.wall - item.last_transition),
-        evidence=item.evidence,
-    )
-
-
-def _of_members(groups: Sequence[JudgedGroup]) -> list[Finding]:
-    """Members in trouble or still loading. A stall is told by its own condition."""
-    found = []
-    for group in groups:
-        for item in group.standings:
-            status = _TROUBLE.get(item.standing) or _OPEN.get(item.standing)
-            if status is None:
-                continue
-            row = advice("Member", item.standing.value)
-            found.append(
-                Finding(
-                    type=f"Member {item.name}",
-                    status=status,
-                    reason=item.standing.value,
-                    message=item.detail,
-                    advice=row.course.value if row else "",
-                    whose=row.whose if row else "",
-                    hint=row.hint if row else "",
-                    age_seconds=item.seconds,
-                )
-            )
-    return found
+_MATTERS_WHEN_READY = frozenset({"Saturated", "HeldUnverified", "ViewUnavailable", "EligibilityUnknown", "NeverRead"})
+"""Open questions about a deployment whose replicas are all ready; others only say that we cannot look."""
 
 
 def _what(inputs: DeploymentInputs, phase: Phase, roles: Sequence[RoleStatus]) -> str:
@@ -133,18 +124,16 @@ def _number(value: int | None) -> str:
 
 
 def _why(main: Finding | None, groups: Sequence[JudgedGroup]) -> str:
+    kept = sum(item.verdict.retained for item in groups)
     if main is None:
-        kept = [item for item in groups if item.verdict.retained]
-        if kept:
-            return (
-                f"Nothing is wrong, and {len(kept)} groups are kept by their membership while a router's view is lost."
-            )
         eligible = sum(item.verdict.state is GroupState.ELIGIBLE for item in groups)
         return f"Nothing is wrong that could be observed, and {eligible} of {len(groups)} groups are eligible."
     since = "" if main.age_seconds is None else f" for {main.age_seconds:.0f} s"
     evidence = "; ".join(f"{name} {value}" for name, value in main.evidence)
-    detail = ", ".join(text for text in (main.message, evidence) if text)
-    verb = "is not known" if main.status == "Unknown" and not main.type.startswith("Member ") else f"is {main.reason}"
+    detail = "; ".join(text for text in (main.message, evidence) if text)
+    if kept and main.status == "Unknown":
+        detail += f"; {kept} of {len(groups)} groups stay eligible, kept by their membership"
+    verb = "is not known" if main.status == "Unknown" and " " not in main.type else f"is {main.reason}"
     reason = f" ({main.reason})" if verb == "is not known" else ""
     return f"{main.type} {verb}{reason}{since}{': ' + detail if detail else ''}."
 

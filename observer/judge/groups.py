@@ -247,6 +247,7 @@ def _keep(context: GroupContext, state: GroupState, reason: str, *, listed: bool
         answered=answered,
         forwarded=_forwarded(context),
         void=void,
+        since=old.since if old is not None and old.state is state else context.now.wall,
     )
 
 

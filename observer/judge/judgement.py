@@ -15,7 +15,7 @@ from observer.judge.drain import drain_answer, retirement_status
 from observer.judge.explain import explain
 from observer.judge.groups import JudgedGroup, judge_groups
 from observer.judge.phase import endpoint, phase, role_status, role_summary
-from observer.judge.qualification import converge, endpoint_eligibility, group_name
+from observer.judge.qualification import CONVERGED, converge, endpoint_eligibility, group_name, still_converging
 from observer.judge.stall import engine_progressing
 from router_contract.judging import DeploymentInputs, GroupRecord, Judged, JudgePolicy, Stored
 from router_contract.platform_facts import Unset
@@ -64,7 +64,7 @@ def judge(inputs: DeploymentInputs, stored: Stored, now: Instant, policy: JudgeP
         roles=roles,
         convergence=convergence,
         contract=checks,
-        drain=_drain(inputs, groups),
+        drain=_drain(inputs, groups, now, policy),
         retirement=retirement_status(inputs, now),
         phase=word,
         phase_message=message,
@@ -102,10 +102,12 @@ def _deleting(inputs: DeploymentInputs, stored: Stored, now: Instant) -> Judged:
     )
 
 
-def _drain(inputs: DeploymentInputs, groups: Sequence[JudgedGroup]) -> tuple[DrainAnswer, ...]:
+def _drain(
+    inputs: DeploymentInputs, groups: Sequence[JudgedGroup], now: Instant, policy: JudgePolicy
+) -> tuple[DrainAnswer, ...]:
     roles = {role.name: role for role in inputs.deployment.roles}
     return tuple(
-        drain_answer(inputs, roles[item.verdict.role], item.replica, item)
+        drain_answer(inputs, roles[item.verdict.role], item.replica, item, now, policy)
         for item in groups
         if not item.verdict.elastic
     )
@@ -139,9 +141,8 @@ def _remember(
     lag = condition_set.lag_since(inputs, stored, now)
     if lag is not None:
         disagreements.append((LAG_KEY, lag))
-    converged = next(
-        (f"{item.status.value}/{item.reason}" for item in conditions if item.type == "RouterConverged"), ""
-    )
+    finding = next((item for item in conditions if item.type == CONVERGED), None)
+    converged = "" if finding is None else f"{finding.status.value}/{finding.reason}"
     kept = (*stored.transitions, *transitions(stored, groups, conditions, now))
     return msgspec.structs.replace(
         stored,
@@ -153,6 +154,7 @@ def _remember(
         eligible_set=eligible,
         eligible_changed_at=changed,
         transitions=kept[-policy.transitions_kept :],
+        converging=finding is not None and still_converging(stored, eligible, finding.reason),
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from observer.judge.convergence import Selection, serving, uids
 from observer.judge.groups import HELD, REVOKED, JudgedGroup
+from observer.judge.refusals import selected_by, why_not_selected
 from router_contract.judging import DeploymentInputs, Stored
 from router_contract.readings import Instant
 from router_contract.status import Convergence, GroupState, LegState, ServingState
@@ -34,7 +35,8 @@ def endpoint_eligibility(groups: Sequence[JudgedGroup]) -> Condition:
         return _eligibility(Status.UNKNOWN, "NotObserved", "no qualification was observed")
     revoked = [item for item in observed if item.verdict.state in REVOKED]
     if revoked:
-        return _eligibility(Status.FALSE, "Revoked", f"{len(revoked)} of {len(observed)}: {_names(revoked)}")
+        text = f"{len(revoked)} of {len(observed)}: {_names(revoked)}"
+        return _eligibility(Status.FALSE, "Revoked", text, revoked)
     held = [item for item in groups if item.verdict.state in HELD and not item.verdict.elastic]
     if held:
         legs = sorted(
@@ -42,14 +44,14 @@ def endpoint_eligibility(groups: Sequence[JudgedGroup]) -> Condition:
             | {item.verdict.reason for item in held if item.verdict.state is GroupState.AWAITING_OBSERVATION}
         )
         what = f" ({', '.join(legs)})" if legs else ""
-        return _eligibility(
-            Status.UNKNOWN, "HeldUnverified", f"{len(held)} of {len(groups)} held{what}: {_names(held)}"
-        )
+        text = f"{len(held)} of {len(groups)} held{what}: {_names(held)}"
+        return _eligibility(Status.UNKNOWN, "HeldUnverified", text, held)
     return _eligibility(Status.TRUE, "Qualified", f"{len(observed)} of {len(observed)} qualified")
 
 
-def _eligibility(status: Status, reason: str, message: str) -> Condition:
-    return Condition(type=ELIGIBILITY, status=status, reason=reason, message=message)
+def _eligibility(status: Status, reason: str, message: str, groups: Sequence[JudgedGroup] = ()) -> Condition:
+    evidence = tuple((group_name(item), item.verdict.message) for item in groups[:5])
+    return Condition(type=ELIGIBILITY, status=status, reason=reason, message=message, evidence=evidence)
 
 
 def group_name(item: JudgedGroup) -> str:
@@ -81,7 +83,7 @@ def converge(
     status, reason = _finding(inputs, selection, groups, missing=missing, extra=extra)
     key = f"{status.value}/{reason}"
     since = stored.converged_since if stored.converged == key else now.wall
-    took = _took(stored, wanted, key, now) if reason == "Converged" else None
+    took = _took(stored, wanted, now) if reason == "Converged" else None
     convergence = Convergence(
         serving=serving(selection),
         roles=tuple((role.name, serving(selection, role)) for role in inputs.deployment.roles),
@@ -103,25 +105,50 @@ def converge(
         status=status,
         reason=reason,
         message=_message(inputs, convergence, selection, reason),
-        evidence=(
-            ("wanted", str(len(wanted))),
-            ("seen", str(len(seen)) if selection.valid else "not known"),
-            ("missing", str(len(missing))),
-            ("extra", str(len(extra))),
-        ),
+        evidence=_numbers(convergence),
     )
 
 
-def _took(stored: Stored, wanted: tuple[str, ...], key: str, now: Instant) -> float | None:
-    """Seconds from the last change of the eligible set to this convergence; ``None`` when it converged before.
+def _numbers(found: Convergence) -> tuple[tuple[str, str], ...]:
+    """The counts behind the finding. Unless views are confirmed, what is missing or extra is not known, and is not 0."""
+    state = found.serving.state
+    if state is ServingState.NOT_CONFIGURED:
+        return ()
+    confirmed = state is ServingState.CONFIRMED
+    return (
+        ("wanted", str(len(found.wanted))),
+        ("seen", str(len(found.selected)) if found.valid else "not known"),
+        ("missing", str(len(found.missing)) if confirmed else "not known"),
+        ("extra", str(len(found.extra)) if confirmed else "not known"),
+    )
 
-    The first pass of a new deployment has no history to measure from.
+
+_UNSEEN = f"{Status.UNKNOWN.value}/ViewUnavailable"
+
+
+def _took(stored: Stored, wanted: tuple[str, ...], now: Instant) -> float | None:
+    """Seconds from the last change of the eligible set to this first convergence of it; ``None`` for any later one.
+
+    There is nothing to measure on the first pass, nor where the pass before saw no views: the routers may have followed
+    while nobody could look.
     """
+    if not stored.converged or stored.converged == _UNSEEN:
+        return None
     if wanted != stored.eligible_set:
-        return 0.0 if stored.converged else None
-    if stored.converged == key or stored.eligible_changed_at is None:
+        return 0.0
+    if not stored.converging or stored.eligible_changed_at is None:
         return None
     return max(0.0, now.wall - stored.eligible_changed_at)
+
+
+def still_converging(stored: Stored, wanted: tuple[str, ...], reason: str) -> bool:
+    """Whether a change of the eligible set is still to be followed by the routers after a pass that found ``reason``.
+
+    The first pass sees no change: since when its set is eligible is not known.
+    """
+    if reason in {"Converged", "NotConfigured"} or not stored.converged:
+        return False
+    return stored.converging or wanted != stored.eligible_set
 
 
 def _all_members(item: JudgedGroup) -> set[str]:
@@ -153,18 +180,30 @@ def _finding(
 
 
 def _message(inputs: DeploymentInputs, found: Convergence, selection: Selection, reason: str) -> str:
-    names = {member.uid: member.name for role in inputs.deployment.roles for member in role.members()}
-
-    def say(uids_: Sequence[str]) -> str:
-        return ", ".join(names.get(uid, uid) for uid in uids_[:5]) + (
-            f" and {len(uids_) - 5} more" if len(uids_) > 5 else ""
-        )
-
+    if reason == "MissingEndpoint":
+        return f"eligible and not selected: {_members(inputs, found.missing, why_not_selected)}"
+    if reason == "ExtraEndpoint":
+        return f"selected and not eligible: {_members(inputs, found.extra, _selected)}"
+    both = sorted({item.uid for item in selection.selected & selection.refused})
+    if reason == "ViewsDisagree" and both:
+        sides = f"selected by {selected_by(inputs, both[0])}; {why_not_selected(inputs, both[0])}"
+        return f"{selection.fault} ({sides})"
     texts = {
         "NotConfigured": "no router is declared",
-        "MissingEndpoint": f"eligible and not selected: {say(found.missing)}",
-        "ExtraEndpoint": f"selected and not eligible: {say(found.extra)}",
         "EligibilityUnknown": "routers agree, and which replicas are eligible is not decided",
         "Converged": f"routers select the {len(found.wanted)} eligible endpoints",
     }
     return texts.get(reason, selection.fault)
+
+
+def _members(inputs: DeploymentInputs, uids_: Sequence[str], why: Callable[[DeploymentInputs, str], str]) -> str:
+    """Some members by name, each with what routers say of it."""
+    names = {member.uid: member.name for role in inputs.deployment.roles for member in role.members()}
+    told = [(names.get(uid, uid), why(inputs, uid)) for uid in uids_[:5]]
+    shown = ", ".join(f"{name} ({reason})" if reason else name for name, reason in told)
+    return shown + (f" and {len(uids_) - 5} more" if len(uids_) > 5 else "")
+
+
+def _selected(inputs: DeploymentInputs, uid: str) -> str:
+    routers = selected_by(inputs, uid)
+    return f"by {routers}" if routers else ""

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from observer.judge.starts import loop, recent
 from router_contract.judging import JudgePolicy, MemberEvidence, RankEvidence
 from router_contract.readings import FailureKind, Instant
 from router_contract.targets import Member, Ready
@@ -29,13 +30,18 @@ class Standing(StrEnum):
 
 
 class MemberStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """A member's word, the sentence behind it, and for how many seconds the evidence has been so."""
+    """A member's word, the sentence behind it, and for how many seconds the evidence has been so.
+
+    ``loop`` and ``loop_seconds`` are there for a member that starts again and again, whatever it does at this moment.
+    """
 
     uid: str
     name: str
     standing: Standing
     detail: str = ""
     seconds: float | None = None
+    loop: str = ""
+    loop_seconds: float | None = None
 
 
 def age(at: Instant | None, now: Instant) -> float | None:
@@ -61,23 +67,39 @@ def member_standing(
     member: Member, evidence: MemberEvidence, *, answered: bool, now: Instant, policy: JudgePolicy
 ) -> MemberStanding:
     """A member's standing; ``answered`` says that it has answered in its present generation."""
+    now_answers = answers(evidence, now, policy)
+    seen = loop(evidence, now)
 
     def say(standing: Standing, detail: str, seconds: float | None = None) -> MemberStanding:
-        return MemberStanding(uid=member.uid, name=member.name, standing=standing, detail=detail, seconds=seconds)
+        return MemberStanding(
+            uid=member.uid,
+            name=member.name,
+            standing=standing,
+            detail=detail,
+            seconds=seconds,
+            loop=seen[0] if seen is not None else "",
+            loop_seconds=seen[1] if seen is not None else None,
+        )
 
-    if answers(evidence, now, policy):
-        standing, detail, seconds = _progress(evidence, now, policy)
-        return say(standing, detail, seconds)
+    if now_answers:
+        return say(*_progress(evidence, now, policy))
+    if seen is not None:
+        return say(Standing.STARTUP_LOOP, *seen)
     started = evidence.answered_at is not None or evidence.health_at is not None
     if not started and (not answered or (evidence.attempt or 1) > 1) and _starting(member, evidence):
         return say(*_start_up(evidence, now))
+    if _loads(evidence):
+        return say(*_start_up(evidence, now))
+    failing = age(evidence.failing_since or evidence.failed_at, now)
     if refused_since_answer(evidence):
-        return say(Standing.DOWN, "connection refused", age(evidence.failed_at, now))
+        # an engine that loads does not listen either, and only a platform could tell the two apart
+        also = "" if evidence.attempt is not None else ", so it is down or still loads"
+        return say(Standing.DOWN, f"connection refused{also}", failing)
     if evidence.failed_at is not None and evidence.failure is FailureKind.TIMEOUT:
-        return say(Standing.SATURATED, "no answer in time: saturated or hung", age(evidence.answered_at, now))
+        return say(Standing.SATURATED, "no answer in time: saturated or hung", failing)
     if evidence.failed_at is not None and evidence.failure is not None:
         detail = f"{evidence.failure.value}: {evidence.failure_detail}".rstrip(": ")
-        return say(Standing.FAILING, detail, age(evidence.failed_at, now))
+        return say(Standing.FAILING, detail, failing)
     return say(Standing.UNKNOWN, "nobody reported on it", age(evidence.answered_at, now))
 
 
@@ -90,10 +112,26 @@ def _starting(member: Member, evidence: MemberEvidence) -> bool:
     )
 
 
+_LOADING_STATUS = 503
+
+
+def _loads(evidence: MemberEvidence) -> bool:
+    """Whether an engine listens and says 503 after a start: it has not answered since, so it still loads."""
+    if evidence.failure is not FailureKind.HTTP or evidence.failure_status != _LOADING_STATUS:
+        return False
+    never = evidence.answered_at is None and evidence.health_at is None
+    return never or (evidence.starts is not None and evidence.starts.pending)
+
+
 def _start_up(evidence: MemberEvidence, now: Instant) -> tuple[Standing, str, float | None]:
     attempt = evidence.attempt
     elapsed = None if evidence.started_at is None else max(0.0, now.wall - evidence.started_at)
-    parts = [f"attempt {attempt}" if attempt is not None else "attempt not known"]
+    if attempt is None:
+        seen = recent(evidence, now)
+        elapsed = age(seen[-1] if seen else evidence.first_seen, now) if elapsed is None else elapsed
+        parts = [f"attempt {len(seen) + 1} seen by us"]
+    else:
+        parts = [f"attempt {attempt}"]
     if elapsed is not None:
         budget = "" if evidence.startup_budget is None else f" of {evidence.startup_budget:.0f} s"
         parts.append(f"{elapsed:.0f} s{budget}")
@@ -105,7 +143,7 @@ def _start_up(evidence: MemberEvidence, now: Instant) -> tuple[Standing, str, fl
 
 def _progress(evidence: MemberEvidence, now: Instant, policy: JudgePolicy) -> tuple[Standing, str, float | None]:
     """The worst rank decides; a rank whose work or counters were not read is not known and is not a stall."""
-    results = [rank_progress(rank, evidence.router_inflight, now, policy) for rank in evidence.ranks]
+    results = [rank_progress(rank, evidence, now, policy) for rank in evidence.ranks]
     if not results:
         return Standing.UNKNOWN, "answers, and no progress series was read", None
     for wanted in (Standing.STALLED, Standing.UNKNOWN, Standing.PROGRESSING, Standing.IDLE):
@@ -116,21 +154,24 @@ def _progress(evidence: MemberEvidence, now: Instant, policy: JudgePolicy) -> tu
 
 
 def rank_progress(
-    rank: RankEvidence, router_inflight: float | None, now: Instant, policy: JudgePolicy
+    rank: RankEvidence, of: MemberEvidence, now: Instant, policy: JudgePolicy
 ) -> tuple[Standing, str, float | None]:
-    """One rank: work present and no progress counter moved for the stall time is Stalled.
+    """One rank of a member: work present and no progress counter moved for the stall time is Stalled.
 
-    The clock starts at the latest of: the work's arrival, the last movement, the first read after a reset.
+    The clock starts at the latest of: the work's arrival, the last movement, the first read after a reset. Requests
+    that only routers count belong to a rank where the member has a single one.
     """
     if rank.watched_since is None:
         return Standing.UNKNOWN, f"rank {rank.rank}: no progress counter was read twice", None
-    if not (rank.work or router_inflight):
+    inflight = of.router_inflight if len(of.ranks) == 1 else None
+    if not (rank.work or inflight):
         if rank.work is None:
             return Standing.UNKNOWN, f"rank {rank.rank}: whether it has work is not known", None
         return Standing.IDLE, f"rank {rank.rank}: no work", age(rank.moved_at or rank.watched_since, now)
-    starts = [at.mono for at in (rank.moved_at, rank.watched_since, rank.work_since) if at is not None]
+    arrived = rank.work_since if rank.work else of.inflight_since
+    starts = [at.mono for at in (rank.moved_at, rank.watched_since, arrived) if at is not None]
     still = max(0.0, now.mono - max(starts))
     if still >= policy.stall_after:
-        who = f"{rank.work:g} requests" if rank.work else f"{router_inflight:g} requests at the router"
+        who = f"{rank.work:g} requests" if rank.work else f"{inflight:g} requests at the router"
         return Standing.STALLED, f"rank {rank.rank}: {who} and no progress for {still:.0f} s", still
     return Standing.PROGRESSING, f"rank {rank.rank}: progress within {still:.0f} s", still

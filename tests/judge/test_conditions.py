@@ -11,7 +11,7 @@ from observer.judge.conditions_cluster import domain_registered, elastic_resize,
 from observer.judge.conditions_ours import metrics_fresh, operator_current
 from observer.judge.conditions_serving import kv_events_publishing, replicas_up_to_date, role_kinds_ready, router_ready
 from observer.judge.judgement import with_verdicts
-from router_contract.judging import TargetFreshness
+from router_contract.judging import Stored, StoredCondition, TargetFreshness
 from router_contract.platform_facts import (
     BindingFact,
     ElasticFact,
@@ -25,6 +25,7 @@ from router_contract.platform_facts import (
     WeightsFact,
     WorkloadFact,
 )
+from router_contract.readings import FailureKind
 from router_contract.status import Endpoints, RoleStatus, Serving, ServingState
 from router_contract.targets import KvEventSource, Member, Ready
 from router_contract.verdicts import Condition, DeploymentReport, Provenance, Status
@@ -37,11 +38,14 @@ from tests.judge.build import (
     answer,
     condition,
     deployment,
+    evidence,
     facts,
     inputs,
+    kept,
     later,
     lost,
     member,
+    record,
     replica,
     role,
     router,
@@ -398,6 +402,44 @@ def test_router_ready(target, given, views, expected):
     assert said(router_ready(inputs(target, facts=given, views=views), NOW, POLICY)) == expected
 
 
+def metrics(age=1.0, failure=None, uid="r"):
+    return (TargetFreshness(name="router-r", age=age, uid=uid, failure=failure, detail="gone" if failure else ""),)
+
+
+HTTP_LOST = lost(kind="Http", detail="answered 503")
+REFUSED_LOST = lost(kind="Refused", detail="connection refused")
+
+
+@pytest.mark.parametrize(
+    ("views", "freshness", "expected"),
+    [
+        pytest.param((HTTP_LOST,), metrics(), "True/Ready", id="its metrics are read, its workers are not told"),
+        pytest.param((lost(kind="NoAddress"),), metrics(), "True/Ready", id="no API address, metrics are read"),
+        pytest.param((HTTP_LOST,), metrics(uid="other"), NOT_OBSERVABLE, id="another target's metrics prove nothing"),
+        pytest.param((HTTP_LOST,), metrics(age=13.0), NOT_OBSERVABLE, id="stale is not fresh"),
+        pytest.param((HTTP_LOST,), metrics(failure=FailureKind.TIMEOUT), NOT_OBSERVABLE, id="the newest read failed"),
+        pytest.param((REFUSED_LOST,), metrics(), NOT_OBSERVABLE, id="metrics answer and the API port refuses"),
+        pytest.param((), metrics(), NOT_OBSERVABLE, id="the API was never asked"),
+        pytest.param(
+            (REFUSED_LOST,), metrics(failure=FailureKind.REFUSED), "False/NoReadyReplicas", id="refused on both ports"
+        ),
+        pytest.param((HTTP_LOST,), metrics(failure=FailureKind.REFUSED), NOT_OBSERVABLE, id="only metrics refuse"),
+        pytest.param(
+            (view(row()), REFUSED_LOST), metrics(failure=FailureKind.REFUSED), "True/Ready", id="a view is valid"
+        ),
+    ],
+)
+def test_a_static_router_counts_by_its_view_or_its_metrics(views, freshness, expected):
+    given = inputs(routed(Ready.UNKNOWN), facts=STATIC, views=views, freshness=freshness)
+    assert said(router_ready(given, NOW, POLICY)) == expected
+
+
+def test_a_lost_view_with_fresh_metrics_leaves_the_phase_and_the_summary_known():
+    given = inputs(routed(Ready.UNKNOWN), facts=STATIC, views=(HTTP_LOST,), freshness=metrics())
+    judged = run(given, kept())
+    assert (judged.phase.value, judged.role_summary) == ("Ready", "1R1S")
+
+
 def fresh(*ages):
     return tuple(TargetFreshness(name=f"t{n}", age=age) for n, age in enumerate(ages))
 
@@ -415,6 +457,48 @@ def fresh(*ages):
 )
 def test_metrics_fresh(freshness, expected):
     assert said(metrics_fresh(freshness, POLICY)) == expected
+
+
+def test_stale_says_how_the_newest_read_failed():
+    gone = (TargetFreshness(name="t0", age=20.0, detail="connection refused"), *fresh(1.0))
+    assert metrics_fresh(gone, POLICY).message == "t0 is stale: connection refused (1 of 2 targets are not fresh)"
+    assert "no read of it has failed" in metrics_fresh(fresh(20.0), POLICY).message
+
+
+def test_the_time_of_a_reason_moves_with_it_and_the_transition_only_with_the_status():
+    target = deployment(with_router=True)
+    lost_ = run(inputs(target, views=(lost(),)), kept(record(listed=False)))
+    first = condition(lost_, "RouterConverged")
+    assert (first.reason, first.last_transition, first.reason_since) == ("ViewUnavailable", NOW.wall, NOW.wall)
+    given = inputs(msgspec.structs.replace(target, complete=False), views=(view(row()),))
+    again = run(given, lost_.stored, later(50))
+    other = run(
+        inputs(
+            deployment(role(replica(member(ready=Ready.UNKNOWN)), replica(member("b"), ordinal=1)), with_router=True),
+            views=(view(row(), row("b"), read_at=later(49)),),
+            members=(evidence("b"),),
+        ),
+        lost_.stored,
+        later(60),
+    )
+    assert condition(again, "RouterConverged").reason == "ViewUnavailable"
+    assert condition(again, "RouterConverged").reason_since == NOW.wall
+    moved = condition(other, "RouterConverged")
+    assert (moved.reason, moved.last_transition, moved.reason_since) == (
+        "EligibilityUnknown",
+        NOW.wall,
+        later(60).wall,
+    )
+
+
+def test_a_state_stored_without_the_time_of_a_reason_does_not_guess_it():
+    old = Stored(
+        conditions=(
+            StoredCondition(type="MetricsFresh", status=Status.UNKNOWN, reason="NoTarget", last_transition=5.0),
+        )
+    )
+    found = condition(run(stored=old), "MetricsFresh")
+    assert (found.last_transition, found.reason_since) == (5.0, None)
 
 
 def test_expired_is_said():
@@ -609,8 +693,10 @@ def test_every_reason_that_is_not_true_has_advice(kind, reason):
 
 
 def test_advice_has_no_row_for_a_reason_nobody_gives():
-    members = {("Member", name) for name in ("Loading", "StartupLoop", "Down", "Saturated", "Failing")}
-    assert set(ADVICE) == {(kind, reason) for kind, all_ in REASONS.items() for reason in all_} | members
+    others = {("Member", name) for name in ("Loading", "StartupLoop", "Down", "Saturated", "Failing")}
+    others |= {("Group", name) for name in ("Retiring", "RetirementAborted", "Replacing", "Incomplete")}
+    others |= {("Router", "Down")}
+    assert set(ADVICE) == {(kind, reason) for kind, all_ in REASONS.items() for reason in all_} | others
 
 
 def test_parked_is_over_and_preempted_in_part_is_the_one_to_act_on():

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from observer.judge.convergence import bind_row, read_selection
-from router_contract.router_views import Circuit, ViewSource, WorkerRow
+from router_contract.judging import Stored
+from router_contract.router_views import Circuit, RouterView, ViewSource, WorkerRow
 from router_contract.targets import Member, Ready
 from tests.judge.build import (
     NOW,
@@ -279,15 +280,73 @@ class TestRouterConverged:
     def test_not_configured(self):
         assert self.converged(target=deployment())[1] == "True/NotConfigured"
 
+    def passes(self, *steps):
+        """The convergence of each pass: seconds after `NOW`, then the view or its loss."""
+        stored, found = Stored(), []
+        for seconds, given in steps:
+            fresh = isinstance(given, RouterView)
+            seen = msgspec.structs.replace(given, read_at=later(seconds)) if fresh else given
+            members = tuple(evidence(uid, answered_at=later(seconds)) for uid in "ab")
+            judged = run(inputs(TWO, views=(seen,), members=members), stored, later(seconds))
+            stored = judged.stored
+            found.append((answer(judged, "RouterConverged").partition("/")[2], judged.convergence.took_seconds))
+        return found
+
     def test_since_and_the_time_it_took(self):
-        first, _ = self.converged(view(row("a"), row("b", in_selection=False)))
-        again = run(inputs(TWO, views=(view(row("a"), row("b", in_selection=False)),)), first.stored, later(3))
-        assert again.convergence.since == NOW.wall
-        assert again.convergence.took_seconds is None
-        done = run(inputs(TWO, views=(view(row("a"), row("b")),)), again.stored, later(7))
-        assert (done.convergence.since, done.convergence.took_seconds) == (later(7).wall, 7.0)
-        after = run(inputs(TWO, views=(view(row("a"), row("b")),)), done.stored, later(8))
-        assert after.convergence.took_seconds is None
+        short, whole = view(row("a"), row("b", in_selection=False)), view(row("a"), row("b"))
+        found = self.passes((0, view(row("a"))), (2, short), (5, short), (9, whole), (10, whole))
+        assert found == [
+            ("EligibilityUnknown", None),
+            ("MissingEndpoint", None),
+            ("MissingEndpoint", None),
+            ("Converged", 7.0),
+            ("Converged", None),
+        ]
+
+    def test_a_view_that_comes_back_over_the_same_eligible_set_took_no_time(self):
+        whole = view(row("a"), row("b"))
+        found = self.passes((0, whole), (1, whole), (3600, lost()), (3700, whole), (3701, whole))
+        assert found[3:] == [("Converged", None), ("Converged", None)]
+
+    def test_the_time_of_a_change_that_was_followed_while_nobody_looked_is_not_known(self):
+        short, whole = view(row("a"), row("b", in_selection=False)), view(row("a"), row("b"))
+        found = self.passes((0, view(row("a"))), (2, short), (30, lost()), (90, whole), (95, short), (97, whole))
+        assert found[2:] == [
+            ("ViewUnavailable", None),
+            ("Converged", None),
+            ("MissingEndpoint", None),
+            ("Converged", None),
+        ]
+
+    def test_what_is_missing_is_not_known_while_views_are_lost(self):
+        judged, _ = self.converged(lost(), stored=kept(record("a"), record("b", ordinal=1)))
+        found = dict(condition(judged, "RouterConverged").evidence)
+        assert (found["seen"], found["missing"], found["extra"]) == ("not known",) * 3
+
+    @pytest.mark.parametrize(
+        ("rows", "told"),
+        [
+            ((row("b", in_selection=False, circuit=Circuit.OPEN),), "pod-b (circuit open at router-r)"),
+            ((row("b", in_selection=False, healthy=False),), "pod-b (unhealthy at router-r)"),
+            ((row("b", in_selection=False, registered=False),), "pod-b (not registered at router-r)"),
+            ((), "pod-b (not listed at router-r)"),
+        ],
+    )
+    def test_why_a_router_refuses_is_told(self, rows, told):
+        judged, said = self.converged(view(row("a"), *rows), stored=kept(record("a"), record("b", ordinal=1)))
+        assert said == "False/MissingEndpoint"
+        assert condition(judged, "RouterConverged").message == f"eligible and not selected: {told}"
+
+    def test_who_disagrees_is_told(self):
+        views = (
+            view(row("a"), row("b"), uid="r"),
+            view(row("a", healthy=False, in_selection=False), row("b"), uid="s"),
+        )
+        target = msgspec.structs.replace(TWO, router=router("r", "s"))
+        judged, _ = self.converged(*views, target=target)
+        assert condition(judged, "RouterConverged").message == (
+            "pod-a:8000 is selected and refused (selected by router-r; unhealthy at router-s)"
+        )
 
     def test_the_first_pass_measures_nothing(self):
         judged, _ = self.converged(view(row("a"), row("b")))

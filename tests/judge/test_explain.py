@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from router_contract.judging import MembershipProof, ProofMember, TargetFreshness
 from router_contract.platform_facts import OperatorCondition, OperatorStatus, RouterObjectsFact, WorkloadFact
-from router_contract.targets import Ready
+from router_contract.readings import FailureKind
+from router_contract.status import Retirement
+from router_contract.targets import Address, Member, Ready
 from router_contract.verdicts import Condition, Status
 from tests.judge.build import (
     NOW,
+    STATIC,
     ago,
     deployment,
     evidence,
@@ -19,9 +24,11 @@ from tests.judge.build import (
     lost,
     member,
     rank,
+    record,
     refused,
     replica,
     role,
+    router,
     row,
     run,
     view,
@@ -33,6 +40,9 @@ def main(judged):
     return None if found is None else f"{found.type}/{found.reason}"
 
 
+STATIC_ROUTER = Member(
+    uid="r", name="router-r", host="10.0.1.1", ready=Ready.UNKNOWN, metrics=Address(host="10.0.1.1", port=9090)
+)
 ONE_DOWN = deployment(role(replica(member("a", ready=Ready.FALSE))))
 
 
@@ -94,7 +104,9 @@ def test_three_sentences_with_evidence_and_age():
     judged = run(given, first.stored, later(42))
     what, why, act = judged.explanation.sentences
     assert what == "ns/md is Starting: serve 0 of 1 ready, 0 eligible."
-    assert why == "EndpointEligibility is Revoked for 42 s: 1 of 1: serve/0 NotReady."
+    assert (
+        why == "EndpointEligibility is Revoked for 42 s: 1 of 1: serve/0 NotReady; serve/0 pod-a answered and stopped."
+    )
     assert act == "This clears by itself (engine): a group is restored when all its criteria pass again."
 
 
@@ -136,8 +148,6 @@ def test_a_mirrored_answer_says_whose_it_is():
 
 
 def test_a_retained_group_is_said_to_be_kept():
-    from router_contract.judging import MembershipProof, ProofMember
-
     proof = MembershipProof(at=ago(1), members=(ProofMember(uid="a", ready=Ready.TRUE),))
     given = inputs(
         deployment(with_router=True),
@@ -146,5 +156,90 @@ def test_a_retained_group_is_said_to_be_kept():
         facts=facts(router_objects=RouterObjectsFact(ready=1)),
     )
     found = run(given, kept()).explanation
-    assert found.main is None
-    assert "kept by their membership" in found.sentences[1]
+    assert main(run(given, kept())) == "RouterConverged/ViewUnavailable"
+    assert found.sentences[1] == (
+        "RouterConverged is not known (ViewUnavailable) for 0 s: router router-r has no view: Timeout 2 s; "
+        "wanted 1; seen not known; missing not known; extra not known; "
+        "1 of 1 groups stay eligible, kept by their membership."
+    )
+    assert found.sentences[2].startswith("This clears by itself (observer)")
+
+
+def test_views_that_are_lost_are_the_answer_where_nothing_is_wrong():
+    """On static targets the group is retained by our reads, and all replicas are ready."""
+    target = deployment(role(replica(member(ready=Ready.UNKNOWN))), with_router=router(members=(STATIC_ROUTER,)))
+    metrics = (TargetFreshness(name="router-r", age=1.0, uid="r"),)
+    given = inputs(target, facts=STATIC, views=(lost(kind="Http", detail="answered 503"),), freshness=metrics)
+    judged = run(given, kept())
+    assert judged.phase.value == "Ready"
+    assert main(judged) == "RouterConverged/ViewUnavailable"
+    assert "answered 503" in judged.explanation.sentences[1]
+
+
+def test_the_reason_that_came_later_has_its_own_age():
+    target = deployment(with_router=True)
+    first = run(inputs(target, views=(view(row(in_selection=False)),)), kept(eligible_set=("a",)))
+    views = (view(row(), uid="r"), view(row(in_selection=False), uid="s"))
+    two = msgspec.structs.replace(target, router=router("r", "s"))
+    second = run(inputs(two, views=views), first.stored, later(10))
+    third = run(inputs(two, views=views), second.stored, later(13))
+    assert main(third) == "RouterConverged/ViewsDisagree"
+    assert third.explanation.main.age_seconds == 3.0
+    assert next(item for item in third.conditions if item.type == "RouterConverged").last_transition == NOW.wall
+
+
+def leaving(**changes):
+    gone = replica(member("b", ready=Ready.UNKNOWN), ordinal=1, **changes)
+    return deployment(role(replica(member("a", ready=Ready.UNKNOWN)), gone))
+
+
+DOWN = refused("b", failing_since=ago(20))
+
+
+def test_a_member_that_is_down_because_its_replica_retires_is_explained_by_that():
+    target = leaving(retiring=True, retiring_reason="the file says so")
+    given = inputs(target, facts=STATIC, members=(evidence("a"), DOWN))
+    first = run(given, kept(record("a"), record("b", ordinal=1)))
+    judged = run(given, first.stored, later(4))
+    assert main(judged) == "Group serve/1/Retiring"
+    _, why, act = judged.explanation.sentences
+    assert why == (
+        "Group serve/1 is Retiring for 4 s: the file says so; pod-b Down: connection refused, "
+        "so it is down or still loads."
+    )
+    assert act.startswith("This clears by itself")
+    assert not [item for item in judged.explanation.others if item.type.startswith("Member")]
+
+
+def test_another_member_that_is_down_outranks_a_retirement():
+    target = leaving(retiring=True, retiring_reason="the file says so")
+    given = inputs(target, facts=STATIC, members=(refused("a"), DOWN))
+    judged = run(given, kept(record("a"), record("b", ordinal=1)))
+    assert main(judged) == "Member pod-a/Down"
+    assert "Group serve/1" in [item.type for item in judged.explanation.others]
+
+
+def test_a_replica_that_is_not_whole_is_named_with_what_is_missing():
+    half = deployment(role(replica(member("a", declared_total=2))))
+    judged = run(inputs(half), kept())
+    assert main(judged) == "Group serve/0/Incomplete"
+    assert "1 of 2 members exist" in judged.explanation.sentences[1]
+
+
+def test_an_aborted_retirement_is_somebodys_to_act_on():
+    aborted = Retirement(role_name="serve", replica_ordinal=0, state="Aborted")
+    judged = run(inputs(facts=facts(retirement=aborted)), kept())
+    assert main(judged) == "Group serve/0/RetirementAborted"
+    assert judged.explanation.sentences[2].startswith("Somebody must act")
+
+
+def test_a_router_replica_that_refuses_on_both_ports_is_down():
+    members = (STATIC_ROUTER, msgspec.structs.replace(STATIC_ROUTER, uid="s", name="router-s"))
+    target = deployment(role(replica(member(ready=Ready.UNKNOWN))), with_router=router(members=members, desired=2))
+    dead = TargetFreshness(name="router-s", age=20.0, uid="s", failure=FailureKind.REFUSED, detail="refused")
+    given = inputs(
+        target, facts=STATIC, views=(view(row()), lost("s", kind="Refused", detail="refused")), freshness=(dead,)
+    )
+    judged = run(given, kept())
+    assert main(judged) == "Router router-s/Down"
+    assert judged.explanation.sentences[1] == "Router router-s is Down for 20 s: connection refused."

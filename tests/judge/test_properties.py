@@ -64,6 +64,7 @@ from tests.judge.build import (
 UNSET = msgspec.UNSET
 READY = st.sampled_from(list(Ready))
 SECONDS = st.sampled_from([0.0, 2.0, 9.0, 11.0, 16.0, 70.0, 400.0])
+FRESHNESS = st.tuples(st.none() | SECONDS, st.sampled_from(("", "r", "s")), st.none() | st.sampled_from(FailureKind))
 INSTANTS = SECONDS.map(ago)
 MAYBE_INSTANT = st.none() | INSTANTS
 FAILURES = st.sampled_from([None, FailureKind.REFUSED, FailureKind.TIMEOUT, FailureKind.HTTP])
@@ -311,8 +312,8 @@ def cases(draw):
         views=draw(views_of(routers)),
         proof=proof,
         freshness=tuple(
-            TargetFreshness(name=str(index), age=each)
-            for index, each in enumerate(draw(st.lists(st.none() | SECONDS, max_size=3)))
+            TargetFreshness(name=str(index), age=each, uid=uid, failure=failure)
+            for index, (each, uid, failure) in enumerate(draw(st.lists(FRESHNESS, max_size=3)))
         ),
     )
     if given_.facts.managed:
@@ -347,7 +348,10 @@ def without(given_: DeploymentInputs) -> list[tuple[str, DeploymentInputs]]:
     found.append(("proof", replace(given_, proof=None)))
     found.append(("list", replace(given_, deployment=replace(given_.deployment, complete=False))))
     found += [
-        (f"age {item.name}", replace(given_, freshness=_swap(given_.freshness, item, replace(item, age=None))))
+        (
+            f"age {item.name}",
+            replace(given_, freshness=_swap(given_.freshness, item, replace(item, age=None, failure=None))),
+        )
         for item in given_.freshness
     ]
     return found

@@ -117,7 +117,9 @@ def test_loading_shows_elapsed_and_budget():
 
 
 def test_a_stall_names_work_rank_and_time():
-    _, detail, seconds = rank_progress(rank("3", work=5.0, moved_at=ago(75), work_since=ago(90)), None, NOW, POLICY)
+    _, detail, seconds = rank_progress(
+        rank("3", work=5.0, moved_at=ago(75), work_since=ago(90)), evidence(), NOW, POLICY
+    )
     assert (detail, seconds) == ("rank 3: 5 requests and no progress for 75 s", 75.0)
 
 

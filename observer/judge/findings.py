@@ -1,0 +1,115 @@
+"""Everything that can be told about a deployment, one finding each: conditions, members, groups, router replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from observer.judge.advice import advice
+from observer.judge.groups import JudgedGroup
+from observer.judge.qualification import group_name
+from observer.judge.standing import MemberStanding, Standing
+from router_contract.judging import DeploymentInputs
+from router_contract.platform_facts import Unset
+from router_contract.readings import FailureKind, Instant
+from router_contract.router_views import RouterView, ViewFailed
+from router_contract.status import Finding, GroupState
+from router_contract.verdicts import Condition, Provenance, Status
+
+LEAVING = frozenset({GroupState.RETIRING, GroupState.REPLACING})
+"""The states of a group that is on its way out: what its members do now is explained by that."""
+
+_TROUBLE = {Standing.STARTUP_LOOP: "False", Standing.DOWN: "False", Standing.FAILING: "False"}
+_OPEN = {Standing.LOADING: "Unknown", Standing.SATURATED: "Unknown"}
+
+
+def findings(
+    inputs: DeploymentInputs, groups: Sequence[JudgedGroup], conditions: Sequence[Condition], now: Instant
+) -> list[Finding]:
+    """All of them, good conditions included, in no order of weight."""
+    return [
+        *(_of_condition(item, now) for item in conditions),
+        *(_of_group(inputs, group, now) for group in groups if group.verdict.state in _GROUPS),
+        *(_of_member(item) for group in groups for item in group.standings if _told(group, item)),
+        *_of_routers(inputs),
+    ]
+
+
+def _finding(
+    kind: str,
+    name: str,
+    status: str,
+    reason: str,
+    message: str,
+    seconds: float | None,
+    evidence: tuple[tuple[str, str], ...] = (),
+) -> Finding:
+    row = advice(kind, reason) if status != Status.TRUE.value else None
+    return Finding(
+        type=f"{kind} {name}" if name else kind,
+        status=status,
+        reason=reason,
+        message=message,
+        advice=row.course.value if row else "",
+        whose=row.whose if row else "",
+        hint=row.hint if row else "",
+        age_seconds=seconds,
+        evidence=evidence,
+    )
+
+
+def _of_condition(item: Condition, now: Instant) -> Finding:
+    """A condition, and for how long its reason holds; not known where only its status has a known time."""
+    said = " (as the operator says)" if item.provenance is Provenance.MIRRORED else ""
+    seconds = None if item.reason_since is None else max(0.0, now.wall - item.reason_since)
+    return _finding(item.type, "", item.status.value, item.reason, item.message + said, seconds, item.evidence)
+
+
+_GROUPS = LEAVING | {GroupState.INCOMPLETE}
+"""The states that no member's standing tells."""
+
+
+def _of_group(inputs: DeploymentInputs, group: JudgedGroup, now: Instant) -> Finding:
+    """A group that leaves or is not whole, with what its troubled members do beside it."""
+    since = group.record.since
+    state = group.verdict.state
+    record = inputs.facts.retirement
+    aborted = not isinstance(record, Unset) and record is not None and record.state == "Aborted"
+    reason = "RetirementAborted" if aborted and state is GroupState.RETIRING else state.value
+    evidence = tuple((item.name, _doing(item)) for item in group.standings[:5] if item.standing in _TROUBLE)
+    seconds = None if since is None else max(0.0, now.wall - since)
+    return _finding("Group", group_name(group), "False", reason, group.verdict.message, seconds, evidence)
+
+
+def _doing(item: MemberStanding) -> str:
+    return f"{item.standing.value}: {item.detail}" if item.detail else item.standing.value
+
+
+def _told(group: JudgedGroup, item: MemberStanding) -> bool:
+    """Whether a member stands for itself: in trouble or still loading, and not on its way out. A stall is told elsewhere."""
+    if group.verdict.state in LEAVING:
+        return False
+    return bool(item.loop) or item.standing in _TROUBLE or item.standing in _OPEN
+
+
+def _of_member(item: MemberStanding) -> Finding:
+    """A member in trouble; one that starts again and again is told so also while it answers."""
+    if item.loop:
+        return _finding("Member", item.name, "False", Standing.STARTUP_LOOP.value, item.loop, item.loop_seconds)
+    status = _TROUBLE.get(item.standing) or _OPEN[item.standing]
+    return _finding("Member", item.name, status, item.standing.value, item.detail, item.seconds)
+
+
+def _of_routers(inputs: DeploymentInputs) -> Iterator[Finding]:
+    """Static router replicas that refuse on both of their ports; for how long they were not read."""
+    router = inputs.deployment.router
+    if router is None or not inputs.facts.ready_by_reading:
+        return
+    for member in router.members:
+        views = [item for item in inputs.views if item.pod_uid == member.uid]
+        read = max((item.read_at.mono for item in views if isinstance(item, RouterView)), default=float("-inf"))
+        refused = any(
+            isinstance(item, ViewFailed) and item.kind == FailureKind.REFUSED and item.at.mono > read for item in views
+        )
+        metrics = next((item for item in inputs.freshness if item.uid == member.uid), None)
+        if refused and metrics is not None and metrics.failure is FailureKind.REFUSED:
+            yield _finding("Router", member.name, "False", "Down", "connection refused", metrics.age)
