@@ -13,6 +13,7 @@ import pytest
 from observer.app.run import _following
 from observer.clock import SystemClock
 from observer.settings import load_files
+from router_contract.verdicts import TargetState
 from tests.fakes.hostile import Server, reply, serving
 from tests.fleets import body
 from tests.whole.world import Asking, asking_of
@@ -31,7 +32,7 @@ deployments:
 SETTINGS = """\
 apiVersion: observer.modeldeployment.io/v1alpha1
 kind: Settings
-scrape: {period: 200ms, timeout: 100ms}
+scrape: {period: 500ms, timeout: 400ms}
 windows: {span: 5s}
 judging: {period: 200ms}
 files: {watchPeriod: 100ms}
@@ -75,7 +76,9 @@ async def test_who_left_is_asked_no_more_and_who_came_is_read(tmp_path: Path) ->
         assert len(first.heads) == left
         targets = await asked.targets()
         assert {item["port"] for item in targets.values()} == {second.port, third.port}
-        assert {item["state"] for item in targets.values()} == {"Up"}
+        await asked.until(
+            lambda: {status.state for status in asked.watcher.source.targets()} == {TargetState.UP}, "both are up"
+        )
 
 
 async def test_an_invalid_version_keeps_the_last_good_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -96,6 +99,6 @@ async def test_an_emptied_fleet_leaves_nothing_behind(tmp_path: Path) -> None:
         fleet.write_text("apiVersion: observer.modeldeployment.io/v1alpha1\nkind: Fleet\ndeployments: []\n")
         await asked.until(lambda: not ports(asked), "no target")
         counts = [len(server.heads) for server in servers]
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(1.0)
         assert [len(server.heads) for server in servers] == counts
         assert (await asked.get("/api/v1/deployments"))["items"] == []

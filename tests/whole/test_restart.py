@@ -5,15 +5,26 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from observer.app.watcher import Watcher
 from observer.clock import SystemClock
+from observer.collect.options import ScrapeSettings
 from observer.persist import StateFile
+from observer.settings import RouterSettings
 from observer.simulate.fleet import SimulatedFleet
 from router_contract.judging import Stored
 from router_contract.status import GroupState
 from router_contract.targets import Deployment
 from router_contract.verdicts import DeploymentReport
 from tests.whole.world import CHAT, SETTINGS, Asking, asking, deployments_of, small_fleet
+
+PATIENT = replace(
+    SETTINGS,
+    scrape=ScrapeSettings(period=1.5, timeout=1.4),
+    routers=RouterSettings(view_period=1.5, view_timeout=1.4, view_valid=15.0),
+)
+"""Slow enough that a busy machine is no outage."""
 
 
 def eligible(asked: Asking) -> bool:
@@ -32,7 +43,7 @@ async def life(
     """One life of the observer: until it has settled, and some time on. Also whether it ever said otherwise."""
     doubted = False
     with StateFile(file) as state:
-        watcher = Watcher(SETTINGS, SystemClock(), listen="127.0.0.1:0", state=state)
+        watcher = Watcher(PATIENT, SystemClock(), listen="127.0.0.1:0", state=state)
         async with asking(watcher) as asked:
             await watcher.watch(deployments)
             loop = asyncio.get_running_loop()
