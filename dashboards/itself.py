@@ -67,7 +67,7 @@ def _working() -> list[Builder[Panel]]:
     return [
         _quantiles("Event loop lag", "observer_loop_lag_seconds", "how late a due step ran.", by="instance"),
         lines("Processor", "process_cpu_seconds_total: cores in use.", Query(cpu, "{{instance}}"), width=8),
-        level("Resident memory", "process_resident_memory_bytes", "of the process.", "bytes"),
+        level("Resident memory over time", "process_resident_memory_bytes", "of the process.", "bytes"),
         level("Open files", "process_open_fds", "sockets included.", "short"),
         lines("Series exposed by family", "observer_exposed_series: a guard against ourselves.", Query(f"topk(10, {best('family', f'observer_exposed_series{{{IS}}}')})", "{{family}}"), width=8),
         lines("Requests answered", "observer_http_requests_total by status.", Query(rate("code", f"observer_http_requests_total{{{IS}}}"), "{{code}}"), unit="reqps", stacked=True, width=8),

@@ -89,7 +89,7 @@ def _table() -> Builder[Panel]:
         f"(count by ({BY_DEPLOYMENT}) ({_replicas('eligible')}) == count by ({BY_DEPLOYMENT}) ({_replicas('desired')}))"
     )
     return rows(
-        "Deployments",
+        "Each deployment",
         "One row a deployment. An empty cell is not known, never 0. A row links to the roles and replicas.",
         Query(holds(BY_DEPLOYMENT, "phase", "modeldeployment_status_phase", DEPLOYMENT_IS)),
         Query(desired, column="wanted"),

@@ -53,7 +53,7 @@ def _now() -> list[Builder[Panel]]:
 def _views() -> list[Builder[Panel]]:
     return [
         lines("Endpoints", "modeldeployment_router_endpoints: wanted, seen in selection, missing, extra. A line that is missing is a number that is not known.", *(Query(_endpoints(state), f"{ROUTER} {state}") for state in ("wanted", "seen", "missing", "extra"))),
-        states("Converged", "modeldeployment_router_converged; nothing while views are lost or eligibility is not known.", Query(CONVERGED, ROUTER), texts=YES_NO),
+        states("Converged over time", "modeldeployment_router_converged; nothing while views are lost or eligibility is not known.", Query(CONVERGED, ROUTER), texts=YES_NO),
         states("Findings by reason", "modeldeployment_status_condition RouterConverged: the reason that holds.", Query(_reasons("RouterConverged"), f"{DEPLOYMENT} {{{{status}}}} {{{{reason}}}}")),
         states("Router contract and readiness", "modeldeployment_status_condition RouterContractHolds and RouterReady: the reason that holds.", Query(_reasons("RouterContractHolds|RouterReady"), f"{DEPLOYMENT} {{{{condition}}}} {{{{status}}}} {{{{reason}}}}")),
     ]  # fmt: skip

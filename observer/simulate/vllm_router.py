@@ -33,8 +33,9 @@ class VllmRouter(SimulatedRouter[VllmRouterSeries]):
         up = {address.url: await self._probe(address.url) for address in self.configured}
         if not self.workers.all and not any(up.values()):
             return
-        for address in self.configured:
-            if not self.workers.known(address.url):
+        for address in tuple(self.configured):
+            # A worker may have been added or taken out while the others were asked; the next round sees it.
+            if address.url in up and not self.workers.known(address.url):
                 await self._admit(address)
                 for worker in self.workers:
                     if worker.address == address and not up[address.url]:

@@ -28,6 +28,8 @@ def test_there_are_six_with_short_stable_names():
         assert {"observer", "llm"} <= set(document["tags"])
         assert document["links"][0]["includeVars"]
         assert document["links"][0]["keepTime"]
+    names = [panel.name for panel in panels()]
+    assert len(set(names)) == len(names), "panels are told apart by name"
 
 
 @pytest.mark.parametrize("uid", UIDS)
@@ -110,7 +112,9 @@ def test_a_wrong_name_would_be_seen():
 
 
 def test_families_that_no_panel_shows_are_few_and_named(capsys):
-    used = {base(series) for panel in panels() for query in panel.queries for series, _ in selectors(fill(query, PLAIN))}
+    used = {
+        base(series) for panel in panels() for query in panel.queries for series, _ in selectors(fill(query, PLAIN))
+    }
     everything = {name for name in labels_of_families() if not name.startswith("process_")}
     unused = sorted(everything - used)
     with capsys.disabled():
