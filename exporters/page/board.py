@@ -83,4 +83,5 @@ class Board:
 
     def waiting(self) -> int:
         """How many deployments have no line yet."""
-        return sum(key not in self._lines for key in self._services.reports.keys())
+        keys = self._services.reports.keys()
+        return sum(key not in self._lines for key in keys)

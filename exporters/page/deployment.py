@@ -43,11 +43,13 @@ class DeploymentPage:
         key = key_of(args)
         report = self._services.reports.deployment(key)
         if report is None:
-            context = {"what": f"deployment {key}"}
-            return Built(template="gone.html", title="Not observed", context=context, status=404, live=False)
+            gone = {"what": f"deployment {key}"}
+            return Built(template="gone.html", title="Not observed", context=gone, status=404, live=False)
         groups: dict[str, list[Fragment]] = {
             "head": [self._part("head.html", "dep-head", report=report, row=row(report))],
-            "explanation": [self._part("explanation.html", "dep-explanation", report=report, findings=_findings(report))],
+            "explanation": [
+                self._part("explanation.html", "dep-explanation", report=report, findings=_findings(report))
+            ],
             "tree": tree(report, self._renderer),
             "conditions": [self._part("conditions.html", "dep-conditions", report=report, rows=_conditions(report))],
             "routers": [self._routers(report)],
@@ -95,7 +97,8 @@ class DeploymentPage:
     def history(self, args: Args) -> Twin:
         """The last hour's numbers; ``null`` is not known."""
         key = key_of(args)
-        if key not in self._services.reports.keys():
+        known = self._services.reports.keys()
+        if key not in known:
             return Twin(value={"error": f"no deployment {key} is observed"}, status=404)
         past = self._services.history.past(key, self._services.kv.now())
         return Twin(value={"times": past.times, "series": dict(past.series)})

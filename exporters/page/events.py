@@ -52,7 +52,7 @@ class Events:
         told = request.headers.get("Last-Event-ID") or request.query.get("tag", "")
         tag = parse_tag(told)
         view = self._views.find(tag.view) if tag is not None else None
-        response = web.StreamResponse(headers={**HEADERS, "X-Accel-Buffering": "no"})
+        response = web.StreamResponse(headers={**HEADERS, "Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         response.content_type = "text/event-stream"
         event = asyncio.Event()
         # Counted before the first await, so that no two viewers can take the last place.

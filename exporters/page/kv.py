@@ -18,16 +18,16 @@ LOOKUP_CHARACTERS = 8_000
 """Characters of hashes in a look-up by the form; the API takes more."""
 
 COLUMNS = (
-    Column(name="stream", title="Stream", key=lambda each: (str(each.key.deployment), each.source.member, each.key.rank)),
+    Column(
+        name="stream", title="Stream", key=lambda each: (str(each.key.deployment), each.source.member, each.key.rank)
+    ),
     Column(name="state", title="State", key=lambda each: each.state.value),
     Column(name="since", title="Since", key=lambda each: each.since.wall),
     Column(name="last", title="Last event", key=lambda each: each.last_event.wall if each.last_event else None),
     Column(name="batches", title="Batches", key=lambda each: each.counters.batches, numeric=True),
     Column(name="gaps", title="Gaps", key=lambda each: each.counters.gaps, numeric=True),
     Column(name="missed", title="Missed", key=lambda each: each.counters.missed, numeric=True),
-    Column(
-        name="replays", title="Replays", key=lambda each: sum(n for _, n in each.counters.replays), numeric=True
-    ),
+    Column(name="replays", title="Replays", key=lambda each: sum(n for _, n in each.counters.replays), numeric=True),
     Column(name="resets", title="New lives", key=lambda each: each.counters.resets, numeric=True),
     Column(name="blocks", title="Blocks", key=lambda each: each.blocks, numeric=True),
 )

@@ -13,6 +13,7 @@ from router_contract.history import Past
 from router_contract.readings import Instant, Problem, SignalValue
 from router_contract.targets import Component, DeploymentKey, TargetKey
 
+
 class RawBody(msgspec.Struct, frozen=True, kw_only=True):
     """A target's last body as it came: ``text`` are its first ``kept`` bytes of ``size``, bad UTF-8 replaced."""
 

@@ -26,7 +26,8 @@ class RoutersPage:
     def _found(self, query: Mapping[str, str]) -> Iterator[tuple[DeploymentReport, Condition | None]]:
         told = checked(query, FILTERS)
         wanted = one_of(told, "converged", [status.value for status in Status])
-        for key in self._services.reports.keys():
+        keys = self._services.reports.keys()
+        for key in keys:
             if told.get("namespace", key.namespace) != key.namespace or told.get("deployment", key.name) != key.name:
                 continue
             if "q" in told and not contains(told["q"], str(key)):
@@ -49,7 +50,9 @@ class RoutersPage:
                 break
             parts.append(self._section(report, condition))
         context = {"query": told, "statuses": [status.value for status in Status]}
-        note = self._renderer.part("note.html", "routers-note", count=len(parts), more=more, what="deployments with a router")
+        note = self._renderer.part(
+            "note.html", "routers-note", count=len(parts), more=more, what="deployments with a router"
+        )
         groups = {"note": (note,), "sections": parts}
         return Built(template="routers.html", title="Routers", context=context, groups=groups)
 
@@ -61,7 +64,7 @@ class RoutersPage:
 
     def twin(self, _: Mapping[str, str], query: Mapping[str, str]) -> Twin:
         """The same for JSON, as the status document has it."""
-        items = []
+        items: list[dict[str, Any]] = []
         for report, condition in self._found(query):
             if len(items) == MOST:
                 break
@@ -84,7 +87,11 @@ def router_context(report: DeploymentReport, condition: Condition | None) -> dic
     views = view_entries(report, names)
     for view in views:
         # Ages become moments: the page counts on by itself, and equal facts give an equal page.
-        for entry, name in ((view, "ageSeconds"), (view, "circuitsAgeSeconds"), (view.get("failure", {}), "ageSeconds")):
+        for entry, name in (
+            (view, "ageSeconds"),
+            (view, "circuitsAgeSeconds"),
+            (view.get("failure", {}), "ageSeconds"),
+        ):
             if name in entry:
                 entry[name.replace("AgeSeconds", "At").replace("ageSeconds", "seenAt")] = now - entry.pop(name)
     found = report.convergence

@@ -7,18 +7,17 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'{nonce}",
-        "img-src 'self' data:",
-        "connect-src 'self'",
-        "form-action 'self'",
-        "base-uri 'none'",
-        "frame-ancestors 'none'",
-    )
-)
+_SOURCES = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'{nonce}",
+    "img-src": "'self' data:",
+    "connect-src": "'self'",
+    "form-action": "'self'",
+    "base-uri": "'none'",
+    "frame-ancestors": "'none'",
+}
+_POLICY = "; ".join(f"{name} {sources}" for name, sources in _SOURCES.items())
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": _POLICY.format(nonce=""),
     "Referrer-Policy": "no-referrer",

@@ -23,6 +23,8 @@ FORMATS: dict[str, Callable[[float | None], str]] = {
     "rate": lambda value: f"{number(value)}/s",
 }
 
+_DASH = "\N{EN DASH}"
+
 UNIT_FORMATS = {"seconds": "seconds", "fraction": "percent", "bytes": "size"}
 """Which format a unit of a signal is shown in; any other is a number."""
 
@@ -30,9 +32,9 @@ UNIT_FORMATS = {"seconds": "seconds", "fraction": "percent", "bytes": "size"}
 def unknown(reason: str) -> Markup:
     """A value that is not there, and why."""
     why = reason or "nobody has told"
-    return Markup('<span class="unknown" tabindex="0" role="img" aria-label="unknown: {0}" data-tip="{0}">–</span>').format(
-        why
-    )
+    return Markup(
+        '<span class="unknown" tabindex="0" role="img" aria-label="unknown: {0}" data-tip="{0}">{1}</span>'
+    ).format(why, _DASH)
 
 
 def value(found: float | None, kind: str = "number", reason: str = "", *, stale: bool = False) -> Markup:
@@ -46,10 +48,13 @@ def value(found: float | None, kind: str = "number", reason: str = "", *, stale:
 
 
 def age(wall: float | None, reason: str = "never read") -> Markup:
-    """How long ago a moment was (wall seconds). The text is filled in later."""
+    """How long ago a moment was (wall seconds). The text is filled in later.
+
+    A moment made of two clocks wobbles by microseconds; a tenth of a second is exact enough and stands still.
+    """
     if wall is None:
         return unknown(reason)
-    return Markup('<time datetime="{0}" title="{0}" data-at="{1}"></time>').format(rfc3339(wall), f"{wall:.3f}")
+    return Markup('<time datetime="{0}" title="{0}" data-at="{1}"></time>').format(rfc3339(wall), f"{wall:.1f}")
 
 
 def moment(wall: float | None, reason: str = "not known") -> Markup:
@@ -124,7 +129,9 @@ def spark(values: Sequence[float | None], what: str, kind: str = "number") -> Ma
     )
     show = FORMATS[kind]
     last = show(values[-1]) if values[-1] is not None else "unknown"
-    label = f"{what}, oldest to newest: last {last}, lowest {show(min(known))}, highest {show(top if max(known) else 0.0)}"
+    label = (
+        f"{what}, oldest to newest: last {last}, lowest {show(min(known))}, highest {show(top if max(known) else 0.0)}"
+    )
     return Markup(
         '<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label="{0}">{1}</svg>'
     ).format(label, lines)

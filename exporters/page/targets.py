@@ -76,7 +76,7 @@ class TargetsPage:
             and ("deployment" not in told or status.key.deployment.name == told["deployment"])
             and ("q" not in told or contains(told["q"], str(status.key.deployment), status.member, status.url))
         ]
-        return sort(kept, COLUMNS, told.get("sort")), told, counts
+        return sort(kept, COLUMNS, told.get("sort", "target")), told, counts
 
     def build(self, _: Args, query: Mapping[str, str]) -> Built:
         """The rows that pass the query."""
@@ -149,8 +149,8 @@ class TargetPage:
         checked(query, ())
         found = self._found(args)
         if found is None:
-            context = {"what": f"target {args['uid']} of {args['namespace']}/{args['name']}"}
-            return Built(template="gone.html", title="Not observed", context=context, status=404, live=False)
+            gone = {"what": f"target {args['uid']} of {args['namespace']}/{args['name']}"}
+            return Built(template="gone.html", title="Not observed", context=gone, status=404, live=False)
         status, now = found.status, self._services.kv.now().wall
         raw = self._services.bodies.body(status.key)
         due = None if status.next_due_seconds is None else float(round(now + status.next_due_seconds))

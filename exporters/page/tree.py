@@ -78,9 +78,7 @@ def tree(report: DeploymentReport, renderer: Renderer) -> list[Fragment]:
     """The fragments of the tree, in order: each role's heading and its replicas."""
     members = {member.uid: member for role in report.deployment.roles for member in role.members()}
     targets = {
-        target.status.key.member_uid: target
-        for target in report.targets
-        if target.status.component is Component.ENGINE
+        target.status.key.member_uid: target for target in report.targets if target.status.component is Component.ENGINE
     }
     declared = {role.name: role for role in report.deployment.roles}
     parts: list[Fragment] = []
@@ -94,7 +92,9 @@ def tree(report: DeploymentReport, renderer: Renderer) -> list[Fragment]:
             ident = element_id("g", group.role, str(group.ordinal), group.generation)
             parts.append(renderer.part("replica.html", ident, group=group, nodes=nodes, why=why_not(group)))
     if not report.judged:
-        parts += [renderer.part("role_unjudged.html", element_id("role", role.name), role=role) for role in declared.values()]
+        parts += [
+            renderer.part("role_unjudged.html", element_id("role", role.name), role=role) for role in declared.values()
+        ]
     return parts
 
 
@@ -117,7 +117,9 @@ def _node(
         path=target_path(target.status.key) if target is not None else "",
         ranks=ranks,
         lines=tuple(_lines(target, ranks)) if target is not None else (),
-        stalls=tuple((stall.rank, stall.seconds) for stall in report.stalls if stall.uid == verdict.uid and stall.seconds),
+        stalls=tuple(
+            (stall.rank, stall.seconds) for stall in report.stalls if stall.uid == verdict.uid and stall.seconds
+        ),
     )
 
 

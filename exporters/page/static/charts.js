@@ -60,9 +60,17 @@
     const rule = style.getPropertyValue("--line").trim();
     const figure = document.createElement("figure");
     const caption = document.createElement("figcaption");
+    const known = lines.some(([, name]) => (past.series[name] || []).some((value) => value !== null));
+    if (!known) {
+      caption.textContent = `${title}: ${words(past, lines)}`;
+      figure.append(caption);
+      place.append(figure);
+      return null;
+    }
     const plotAt = document.createElement("div");
     plotAt.className = "plot";
-    plotAt.setAttribute("aria-hidden", "true");
+    // The words under a plot say what it shows; nothing in it can be operated.
+    plotAt.inert = true;
     figure.append(plotAt, caption);
     place.append(figure);
     const source = new (M("ColumnDataSource"))({ data: data(past, lines) });
