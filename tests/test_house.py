@@ -43,6 +43,7 @@ def test_the_wheel_holds_the_four_packages_and_nothing_else(tmp_path: Path) -> N
         held = set(archive.namelist())
     assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
     on_disk = {str(path.relative_to(ROOT)) for path in sources()}
+    on_disk |= {str(path.relative_to(ROOT)) for kind in ("json", "yaml") for path in ROOT.glob(f"dashboards/*/*.{kind}")}
     assert on_disk <= held, f"sources missing from the wheel: {sorted(on_disk - held)}"
 
 

@@ -15,6 +15,10 @@ BUILT_IN = {"datasource": "proof", "__rate_interval": "10s"}
 """Short windows: the fleet lives for seconds."""
 
 
+class NothingOffered(Exception):
+    """A variable has no value to choose: nothing was scraped yet, or the last scrape came too late."""
+
+
 async def values_of(server: Prometheus, variable: dict[str, Any], chosen: Mapping[str, str]) -> list[str]:
     """The values a variable offers."""
     query = fill(variable["query"], chosen)
@@ -40,9 +44,9 @@ async def choose(server: Prometheus, document: dict[str, Any], cluster: str) -> 
         if name == "datasource":
             continue
         found = await values_of(server, variable, chosen)
-        assert found, f"variable {name} of {document['uid']} offers nothing"
+        if not found or (name == "cluster" and cluster not in found):
+            raise NothingOffered(f"variable {name} of {document['uid']}")
         if name == "cluster":
-            assert cluster in found
             chosen[name] = cluster
         elif variable.get("multi"):
             chosen[name] = f"({'|'.join(re.escape(value) for value in found)})".replace("\\", "\\\\")
