@@ -26,8 +26,16 @@ PROOFS = [
         f"{JUDGE}/test_cache_condition.py",
     ),
     pytest(
-        "readiness meaning, parallelism, stall, phase, drain, explanations",
-        *(f"{JUDGE}/test_{name}.py" for name in ("readiness", "parallelism", "standing", "phase", "drain", "explain")),
+        "readiness meaning, parallelism, stall, starts, phase, drain, explanations",
+        *(
+            f"{JUDGE}/test_{name}.py"
+            for name in ("readiness", "parallelism", "standing", "starts", "inflight", "phase", "drain", "explain")
+        ),
+    ),
+    pytest(
+        "from reads, views and streams to the evidence judges are handed; passes that rest",
+        "tests/test_evidence.py",
+        "tests/app/test_judging.py",
     ),
     pytest(
         "unknown adds nothing, no judge raises, same inputs same verdict, restarts change nothing",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from observer import evidence
 from observer.store import Store
 from router_contract.judging import MemberEvidence, RankEvidence
+from router_contract.kv_streams import History, KvStreamSummary, StreamKey, StreamSource, StreamState
 from router_contract.probes import HealthAnswered, MemberProbe, ModelsListed, ProbeFailed
 from router_contract.readings import FailureKind, ScrapeFailed
-from router_contract.targets import Component, Deployment, Member
+from router_contract.targets import Component, Deployment, KvEventSource, Member
 from tests.fleets import KEY, at, body, deployment, key, member, routed, store, take, target
 
 ONE = deployment("a")
@@ -225,3 +226,129 @@ def test_members_without_series_have_no_ranks() -> None:
     who: Member = next(of.roles[0].members())
     found = evidence.member_evidence(who, kept.record(key("a", 8000)), None, None, None)
     assert (found.answered_at, found.ranks, found.families) == (at(1.0), (), None)
+
+
+WAITING = '# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting{engine="0"} '
+
+
+def drained(*reads: tuple[float, bytes]) -> list[tuple[tuple[str, float | None], ...]]:
+    """The gauges of each of the last reads, one pass after each read and two after the last."""
+    kept, found = filled(), None
+    for moment, data in reads:
+        take(kept, ONE, "a", data, moment)
+        found = seen(kept, ONE, found)
+    assert found is not None
+    assert seen(kept, ONE, found).drain == found.drain
+    return [read.values for read in found.drain]
+
+
+def test_the_load_gauges_of_the_last_two_reads_are_kept() -> None:
+    bodies = [body(running=n, more=f"{WAITING}{n + 1}\n") for n in range(3)]
+    found = drained(*((float(5 * n), data) for n, data in enumerate(bodies)))
+    assert [dict(values) for values in found] == [
+        {"requests-running": 1.0, "requests-waiting": 2.0},
+        {"requests-running": 2.0, "requests-waiting": 3.0},
+    ]
+
+
+def test_a_load_gauge_that_is_absent_or_no_number_is_not_zero_for_the_drain_answer() -> None:
+    (values,) = drained((1.0, body(running=0)))
+    assert dict(values) == {"requests-running": 0.0, "requests-waiting": None}
+    (values,) = drained((1.0, body(running="NaN", more=f"{WAITING}0\n")))
+    assert dict(values) == {"requests-running": None, "requests-waiting": 0.0}
+
+
+def test_a_failed_read_and_another_life_stand_between_two_drain_reads() -> None:
+    kept = filled((0.0, body(start=100.0)))
+    first = seen(kept, ONE)
+    kept.on_failure(target(ONE, "a"), failure(5.0))
+    second = seen(kept, ONE, first)
+    assert [read.error for read in second.drain] == ["", "gone"]
+    take(kept, ONE, "a", body(start=900.0), 10.0)
+    third = seen(kept, ONE, second)
+    take(kept, ONE, "a", body(start=900.0), 15.0)
+    fourth = seen(kept, ONE, third)
+    assert [read.error for read in third.drain] == ["gone", ""]
+    assert third.drain[-1].identity != first.drain[-1].identity
+    assert len({read.identity for read in fourth.drain}) == 1
+
+
+def test_a_program_without_a_table_has_no_load_gauges() -> None:
+    of = deployment("a", software="mystery")
+    kept = store()
+    kept.set_deployments((of,), at(0))
+    take(kept, of, "a", body(), 1.0)
+    (read,) = evidence.member_evidence(next(of.roles[0].members()), kept.record(key("a", 8000)), None, None, None).drain
+    assert (read.values, read.error) == ((), "no table tells its load gauges")
+
+
+def test_starts_are_counted_once_for_each_read_and_only_where_no_platform_counts_them() -> None:
+    kept, found = filled((0.0, body(start=100.0))), None
+    counts = []
+    for step in range(1, 5):
+        found = seen(kept, ONE, found)
+        kept.on_failure(target(ONE, "a"), failure(10.0 * step))
+        for _ in range(3):
+            found = seen(kept, ONE, found)
+        take(kept, ONE, "a", body(start=100.0 + 10 * step), 10.0 * step + 5)
+        found = seen(kept, ONE, found)
+        assert found.starts is not None
+        counts.append(len(found.starts.at))
+    assert counts == [1, 2, 3, 4]
+    told = deployment(members=(member("a", restarts=3),))
+    assert seen(filled((0.0, body()), of=told), told).starts is None
+
+
+def test_counters_that_fell_are_a_start_where_no_start_time_is_told() -> None:
+    kept = filled((0.0, body(tokens=9)))
+    first = seen(kept, ONE)
+    take(kept, ONE, "a", body(tokens=2), 5.0)
+    second = seen(kept, ONE, first)
+    assert second.starts is not None
+    assert second.starts.at == (at(5.0),)
+    take(kept, ONE, "a", body(tokens=4), 10.0)
+    third = seen(kept, ONE, second)
+    assert third.starts is not None
+    assert third.starts.at == (at(5.0),)
+
+
+def test_a_start_up_has_a_budget_only_where_it_is_gated() -> None:
+    for gated, budget in ((True, 1800.0), (False, None)):
+        of = deployment(members=(member("a", readiness_gated=gated),))
+        assert seen(filled((0.0, body()), of=of), of).startup_budget == budget
+
+
+def stream(uid: str, state: StreamState, seconds: float = 0.0, rank: int = 0) -> KvStreamSummary:
+    source = StreamSource(
+        key=StreamKey(KEY, uid, rank), source=KvEventSource(endpoint="tcp://10.0.0.1:5557", rank=rank)
+    )
+    return KvStreamSummary(source=source, state=state, since=at(seconds), history=History.COMPLETE)
+
+
+def test_which_publishers_can_be_dialled() -> None:
+    streams = (
+        stream("live", StreamState.LIVE),
+        stream("lost", StreamState.UNREPAIRED),
+        stream("late", StreamState.CONNECTING, 5.0),
+        stream("new", StreamState.CONNECTING, 95.0),
+        stream("broken", StreamState.BROKEN),
+        stream("none", StreamState.DETACHED),
+        stream("half", StreamState.LIVE),
+        stream("half", StreamState.CONNECTING, 5.0, rank=1),
+        stream("open", StreamState.LIVE),
+        stream("open", StreamState.CONNECTING, 95.0, rank=1),
+    )
+    assert evidence.events_dialable(streams, at(100.0)) == {"live": True, "lost": True, "late": False, "half": False}
+
+
+def test_since_when_routers_count_requests() -> None:
+    bare = MemberEvidence(uid="uid-a")
+    assert evidence.with_told(bare, None, {}, {}, at(1)) is bare
+    first = evidence.with_told(bare, None, {"uid-a": 2.0}, {"uid-a": True}, at(1))
+    assert (first.router_inflight, first.inflight_since, first.events_dialable) == (2.0, at(1), True)
+    second = evidence.with_told(bare, first, {"uid-a": 1.0}, {}, at(6))
+    assert (second.router_inflight, second.inflight_since, second.events_dialable) == (1.0, at(1), None)
+    third = evidence.with_told(second, second, {"uid-a": 0.0}, {}, at(11))
+    assert (third.router_inflight, third.inflight_since) == (0.0, None)
+    last = evidence.with_told(third, third, {}, {}, at(12))
+    assert (last.router_inflight, last.inflight_since) == (None, None)

@@ -129,7 +129,7 @@ ADVICE: dict[tuple[str, str], Advice] = {
     ("Router", "Down"): Advice(_A, ROUTER, "nobody listens on its ports: clients reach other replicas only"),
     ("Member", "Loading"): Advice(_C, ENGINE, "loading is not a stall; it takes as long as the model does"),
     ("Member", "StartupLoop"): Advice(_A, OWNER, "it starts again and again: see how the last attempt ended"),
-    ("Member", "Down"): Advice(_A, ENGINE, "nobody listens on its port"),
+    ("Member", "Down"): Advice(_A, ENGINE, "nobody listens on its port: start it, unless it is just starting"),
     ("Member", "Saturated"): Advice(_C, ENGINE, "it is saturated or hung: its progress tells which"),
     ("Member", "Failing"): Advice(_A, OBSERVER, "it answers something that cannot be read"),
 }

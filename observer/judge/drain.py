@@ -116,4 +116,11 @@ def _load(member: Member, evidence: MemberEvidence, now: Instant, policy: JudgeP
             if not math.isfinite(value) or value < 0:
                 return None, f"{name} is {value}"
         totals.append(sum(value or 0.0 for _, value in read.values))
+    if not any(totals) and _worked_since(evidence, first.at):
+        return None, "its gauges are 0 and its counters moved between the reads: work still comes"
     return max(totals), ""
+
+
+def _worked_since(evidence: MemberEvidence, at: Instant) -> bool:
+    """Whether a progress counter was seen to grow by a read after this one: short requests come and go between reads."""
+    return any(rank.moved_at is not None and rank.moved_at.mono > at.mono for rank in evidence.ranks)

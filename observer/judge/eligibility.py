@@ -236,6 +236,8 @@ def no_planned_retirement(context: GroupContext) -> Leg:
             return _leg(name, LegState.FAILED, why, "status.retirement")
         return _leg(name, LegState.VERIFIED, "the retirement names another replica", "status.retirement")
     if replica.retiring:
+        if replica.retiring_reason == "file":
+            return _leg(name, LegState.FAILED, "its file says that it retires", "file")
         return _leg(name, LegState.FAILED, replica.retiring_reason or "retiring", "platform")
     if not facts.managed and context.terminating:
         return _leg(name, LegState.FAILED, f"{context.terminating[0].name} is being deleted", "Pod")

@@ -11,7 +11,7 @@ from router_contract.judging import Stored
 from router_contract.probes import HealthAnswered, MemberProbe, ModelsListed
 from router_contract.router_views import Circuit, RouterView, ViewFailed, ViewSource, WorkerRow
 from router_contract.status import GroupState
-from router_contract.targets import Deployment
+from router_contract.targets import Deployment, DeploymentKey
 from router_contract.verdicts import DeploymentReport, Status
 from tests.fleets import KEY, at, body, deployment, report, routed, store, take
 
@@ -203,3 +203,76 @@ def test_a_deployment_without_router_and_without_addresses_is_judged_too() -> No
     kept, judging = started(bare)
     judging.judge_all(at(0))
     assert shown(kept, judging, 0.0).judged
+
+
+def others(*names: str) -> list[Deployment]:
+    return [replace(deployment("a"), key=DeploymentKey("default", name)) for name in names]
+
+
+def test_a_pass_that_rests_judges_what_was_there_when_it_began() -> None:
+    of = [routed("a"), *others("second", "third")]
+    kept = store()
+    judging = Judging(kept, Settings())
+    kept.set_deployments(of, at(0))
+    living(kept, judging, of[0], 0.0, 3)
+    steps = judging.steps(at(10))
+    # What comes while the pass rests is newer than the pass, and one deployment leaves.
+    judging.on_view(KEY, view(10.5, 8000))
+    take(kept, of[0], "a", body(running=1, tokens=9, start=50.0, more=WAITING), 10.5)
+    before = judging.stored()
+    next(steps)
+    kept.set_deployments(of[:2], at(11))
+    assert judging.last_pass == at(2)
+    assert list(steps) == [None]
+    assert judging.last_pass == at(10)
+    assert shown(kept, judging, 11.0).views == (view(2.0, 8000),)
+    left = DeploymentKey("default", "third")
+    assert judging.stored()[left] is before[left]
+    judging.judge_all(at(12))
+    assert set(judging.stored()) == {KEY, DeploymentKey("default", "second")}
+
+
+def test_what_nobody_saw_again_is_not_looked_at_again_and_stays_the_same() -> None:
+    of = routed("a", "b")
+    kept, judging = started(of)
+    living(kept, judging, of, 0.0, 4)
+    judging.judge_all(at(4))
+    again = [group.members for role in shown(kept, judging, 4.0).role_status for group in role.groups]
+    kept, fresh = started(of)
+    living(kept, fresh, of, 0.0, 4)
+    fresh._sources.clear()
+    fresh.judge_all(at(4))
+    assert again == [group.members for role in shown(kept, fresh, 4.0).role_status for group in role.groups]
+
+
+def test_drain_answers_from_the_reads_that_are_made_anyway() -> None:
+    of = deployment("a")
+    kept, judging = started(of)
+    states = []
+    for moment, running in ((0.0, 0), (5.0, 0), (10.0, 2), (15.0, 0), (20.0, 0)):
+        take(kept, of, "a", body(running=running, start=50.0, more=WAITING), moment)
+        judging.judge_all(at(moment))
+        (found,) = shown(kept, judging, moment).drain
+        states.append((found.state.value, found.requests))
+    assert states == [("Unknown", None), ("Idle", 0.0), ("Busy", 2.0), ("Busy", 2.0), ("Idle", 0.0)]
+    judging.judge_all(at(40))
+    (found,) = shown(kept, judging, 40.0).drain
+    assert (found.state.value, found.why) == ("Unknown", "a: last read 20 s ago")
+
+
+def test_requests_at_a_router_and_streams_reach_the_judges() -> None:
+    of = routed("a")
+    kept = store()
+    judging = Judging(kept, Settings(), streams=lambda _: ())
+    kept.set_deployments((of,), at(0))
+    idle = body(running=0, start=50.0, more=WAITING)
+    for step in range(14):
+        moment = 5.0 * step
+        take(kept, of, "a", idle, moment)
+        judging.on_probe(probe("a", moment))
+        seen = view(moment, 8000)
+        judging.on_view(KEY, replace(seen, workers=(replace(seen.workers[0], load=1.0),)))
+        judging.judge_all(at(moment))
+    found = next(item for item in shown(kept, judging, 65.0).conditions if item.type == "EngineProgressing")
+    assert (found.status, found.reason) == (Status.FALSE, "Stalled")
+    assert "1 requests at the router" in found.evidence[0][1]

@@ -16,6 +16,7 @@ from tests.judge.build import (
     inputs,
     kept,
     member,
+    rank,
     record,
     replica,
     role,
@@ -168,3 +169,16 @@ def test_aborted_is_retained_capacity():
 
 def test_ordinal_zero_is_encoded():
     assert b'"replicaOrdinal":0' in msgspec.json.encode(shown(FULL))
+
+
+def test_short_requests_between_two_reads_of_zero_are_no_idleness():
+    target = deployment(role(replica(member("a"))))
+    seen = evidence(drain=IDLE, ranks=(rank(work=0.0, moved_at=ago(1)),))
+    (found,) = run(inputs(target, members=(seen,)), kept()).drain
+    assert (found.state.value, found.requests) == ("Unknown", None)
+    assert found.why == "pod-a: its gauges are 0 and its counters moved between the reads: work still comes"
+
+
+def test_reads_that_are_not_fresh_tell_nothing_of_now():
+    found = answer(read(0.0, 0.0, seconds=18), read(0.0, 0.0, seconds=13))
+    assert (found.state.value, found.why) == ("Unknown", "pod-a: last read 13 s ago")

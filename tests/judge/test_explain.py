@@ -211,6 +211,11 @@ def test_a_member_that_is_down_because_its_replica_retires_is_explained_by_that(
     assert not [item for item in judged.explanation.others if item.type.startswith("Member")]
 
 
+def test_a_retirement_that_a_file_declares_is_said_in_words():
+    judged = run(inputs(leaving(retiring=True, retiring_reason="file"), facts=STATIC), kept(record("a")))
+    assert "its file says that it retires" in judged.explanation.sentences[1]
+
+
 def test_another_member_that_is_down_outranks_a_retirement():
     target = leaving(retiring=True, retiring_reason="the file says so")
     given = inputs(target, facts=STATIC, members=(refused("a"), DOWN))
