@@ -135,6 +135,8 @@ def _start_up(evidence: MemberEvidence, now: Instant) -> tuple[Standing, str, fl
     if elapsed is not None:
         budget = "" if evidence.startup_budget is None else f" of {evidence.startup_budget:.0f} s"
         parts.append(f"{elapsed:.0f} s{budget}")
+    if attempt is None and evidence.failure is FailureKind.REFUSED:
+        parts.append("nobody listens yet")
     if attempt is not None and attempt > 1:
         parts.append(f"last ended: {evidence.last_termination or 'not known'}")
         return Standing.STARTUP_LOOP, ", ".join(parts), elapsed

@@ -119,3 +119,9 @@ def test_a_loop_is_the_answer_whatever_the_member_does_at_this_moment(down):
     found = run(inputs(members=(seen,)), kept()).explanation
     assert (found.main.type, found.main.reason) == ("Member pod-a", "StartupLoop")
     assert found.sentences[1] == ("Member pod-a is StartupLoop for 40 s: attempt 3 seen by us, last ended: not known.")
+
+
+def test_one_that_nobody_ever_reached_says_so():
+    seen = refused("a", first_seen=ago(90))
+    found = member_standing(member(ready=Ready.UNKNOWN), seen, answered=False, now=NOW, policy=POLICY)
+    assert (found.standing.value, found.detail) == ("Loading", "attempt 1 seen by us, 90 s, nobody listens yet")
