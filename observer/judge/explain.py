@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from observer.judge.drain import WITHDRAWAL_SECONDS
 from observer.judge.findings import LEAVING, findings
 from observer.judge.groups import REVOKED, JudgedGroup
 from router_contract.judging import DeploymentInputs
 from router_contract.readings import Instant
-from router_contract.status import Explanation, Finding, GroupState, Phase, RoleStatus
+from router_contract.status import Convergence, Explanation, Finding, GroupState, Phase, RoleStatus
 from router_contract.verdicts import Condition
 
 MAIN_ORDER = (
@@ -58,6 +59,7 @@ def explain(
     roles: Sequence[RoleStatus],
     groups: Sequence[JudgedGroup],
     conditions: Sequence[Condition],
+    convergence: Convergence,
     now: Instant,
 ) -> Explanation:
     """The explanation. Unknown is listed as not known, never as wrong; it is the main answer only without any False."""
@@ -68,7 +70,7 @@ def explain(
     open_ = sorted((item for item in found if item.status == "Unknown"), key=lambda item: _rank(item, order))
     loading = [item for item in open_ if item.reason == "Loading"]
     follows = _follows(groups, loading=bool(loading))
-    causes = [item for item in wrong if item.type not in follows]
+    causes = [item for item in wrong if item.type not in follows and not _withdrawing(item, groups, convergence)]
     heavy = [item for item in causes if item.type not in _LIGHT]
     open_question = [] if wrong and not causes else _first_open(open_, phase)
     main = next(iter(heavy or loading or open_question or wrong), None)
@@ -85,6 +87,14 @@ def _follows(groups: Sequence[JudgedGroup], *, loading: bool) -> frozenset[str]:
     revoked = {group.verdict.state for group in groups if group.verdict.state in REVOKED}
     leaving = _FOLLOWS_LEAVING if revoked and revoked <= LEAVING else frozenset[str]()
     return leaving | _FOLLOWS_LOADING if loading else leaving
+
+
+def _withdrawing(item: Finding, groups: Sequence[JudgedGroup], convergence: Convergence) -> bool:
+    """Whether routers only still select members that are on their way out, for no longer than a withdrawal may take."""
+    if item.reason != "ExtraEndpoint" or item.age_seconds is None or item.age_seconds > WITHDRAWAL_SECONDS:
+        return False
+    leaving = {member.uid for group in groups if group.verdict.state in LEAVING for member in group.verdict.members}
+    return set(convergence.extra) <= leaving
 
 
 def _subject(item: Finding) -> str:

@@ -57,7 +57,7 @@ def judge(inputs: DeploymentInputs, stored: Stored, now: Instant, policy: JudgeP
     operator = condition_set.voices(inputs, stored, conditions, now)
     by_type = {item.type: item for item in conditions}
     word, message = phase(inputs, roles, conditions)
-    explanation = explain(inputs, word, roles, groups, conditions, now)
+    explanation = explain(inputs, word, roles, groups, conditions, convergence, now)
     return Judged(
         conditions=conditions,
         operator=operator,

@@ -248,3 +248,14 @@ def test_a_router_replica_that_refuses_on_both_ports_is_down():
     judged = run(given, kept())
     assert main(judged) == "Router router-s/Down"
     assert judged.explanation.sentences[1] == "Router router-s is Down for 20 s: connection refused."
+
+
+def test_a_router_that_still_selects_a_leaving_replica_is_the_answer_only_after_its_time_to_withdraw():
+    gone = replica(member("b"), ordinal=1, replacing=True)
+    given = inputs(deployment(role(replica(member("a")), gone), with_router=True), views=(view(row("a"), row("b")),))
+    first = run(given, kept(record("a"), record("b", ordinal=1)))
+    assert main(first) == "Group serve/1/Replacing"
+    assert "RouterConverged" in [item.type for item in first.explanation.others]
+    fresh = msgspec.structs.replace(given, views=(view(row("a"), row("b"), read_at=later(30)),))
+    late = run(fresh, first.stored, later(31))
+    assert main(late) == "RouterConverged/ExtraEndpoint"
