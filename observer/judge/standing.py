@@ -92,15 +92,21 @@ def member_standing(
         return say(*_start_up(evidence, now))
     failing = age(evidence.failing_since or evidence.failed_at, now)
     if refused_since_answer(evidence):
-        # an engine that loads does not listen either, and only a platform could tell the two apart
-        also = "" if evidence.attempt is not None else ", so it is down or still loads"
-        return say(Standing.DOWN, f"connection refused{also}", failing)
+        return say(Standing.DOWN, f"connection refused{_beside_refused(evidence, now)}", failing)
     if evidence.failed_at is not None and evidence.failure is FailureKind.TIMEOUT:
         return say(Standing.SATURATED, "no answer in time: saturated or hung", failing)
     if evidence.failed_at is not None and evidence.failure is not None:
         detail = f"{evidence.failure.value}: {evidence.failure_detail}".rstrip(": ")
         return say(Standing.FAILING, detail, failing)
     return say(Standing.UNKNOWN, "nobody reported on it", age(evidence.answered_at, now))
+
+
+def _beside_refused(evidence: MemberEvidence, now: Instant) -> str:
+    """What stands beside a refusal where no platform counts attempts: an engine that loads does not listen either."""
+    if evidence.attempt is not None:
+        return ""
+    again = len(recent(evidence, now))
+    return ", so it is down or still loads" + (f", after {again + 1} starts seen by us" if again else "")
 
 
 def _starting(member: Member, evidence: MemberEvidence) -> bool:

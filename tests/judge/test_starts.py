@@ -111,6 +111,16 @@ def test_refused_says_what_it_cannot_tell_and_since_when():
     assert (stand(down).detail, stand(down).seconds) == ("connection refused, so it is down or still loads", 21.0)
 
 
+def test_refused_after_one_start_again_says_how_many_were_seen():
+    seen = evidence(
+        answered_at=ago(30),
+        failed_at=ago(1),
+        failure=FailureKind.REFUSED,
+        starts=Starts(at=(ago(40),), listened=True, gone=True),
+    )
+    assert stand(seen).detail == "connection refused, so it is down or still loads, after 2 starts seen by us"
+
+
 @pytest.mark.parametrize("down", [True, False], ids=["down now", "up now"])
 def test_a_loop_is_the_answer_whatever_the_member_does_at_this_moment(down):
     starts = Starts(at=(ago(40), ago(5)), listened=True)
