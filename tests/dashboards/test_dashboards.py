@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +30,11 @@ def test_there_are_six_with_short_stable_names():
         assert {"observer", "llm"} <= set(document["tags"])
         assert document["links"][0]["includeVars"]
         assert document["links"][0]["keepTime"]
+    page = (Path(__file__).parents[2] / "docs" / "dashboards.md").read_text("utf-8")
+    assert re.findall(r"^\| `(observer-\w+)`", page, re.MULTILINE) == [
+        *("observer-overview", "observer-roles", "observer-routers"),
+        *("observer-kv", "observer-canary", "observer-self"),
+    ]
     names = [panel.name for panel in panels()]
     assert len(set(names)) == len(names), "panels are told apart by name"
 
