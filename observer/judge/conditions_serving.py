@@ -131,15 +131,17 @@ def router_ready_count(inputs: DeploymentInputs, now: Instant, policy: JudgePoli
     return None if not ready and (Ready.UNKNOWN in states or not inputs.deployment.complete) else ready
 
 
-_NOT_REACHED = frozenset({FailureKind.REFUSED, FailureKind.UNREACHABLE, FailureKind.DNS})
+_NOT_REACHED = frozenset(
+    {FailureKind.REFUSED, FailureKind.UNREACHABLE, FailureKind.DNS, FailureKind.TIMEOUT, FailureKind.TLS}
+)
 """Failed questions to a router's API that leave it open whether it serves, whatever its metrics port does."""
 
 
 def _router_state(inputs: DeploymentInputs, member: Member, now: Instant, policy: JudgePolicy) -> Ready:
     """One router replica: as its Pod says; on static targets by our reads.
 
-    A valid view is an answer. A router whose API answers no question about its workers is up where its metrics are
-    fresh: its API was reached, or has no address. Refused on both ports nobody is there.
+    A valid view is an answer. A router whose API answers, and tells no workers, is up where its metrics are fresh; so is
+    one that has no API address. Refused on both ports nobody is there.
     """
     if member.ready is Ready.TRUE or not inputs.facts.ready_by_reading:
         return member.ready

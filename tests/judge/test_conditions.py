@@ -419,6 +419,7 @@ REFUSED_LOST = lost(kind="Refused", detail="connection refused")
         pytest.param((HTTP_LOST,), metrics(age=13.0), NOT_OBSERVABLE, id="stale is not fresh"),
         pytest.param((HTTP_LOST,), metrics(failure=FailureKind.TIMEOUT), NOT_OBSERVABLE, id="the newest read failed"),
         pytest.param((REFUSED_LOST,), metrics(), NOT_OBSERVABLE, id="metrics answer and the API port refuses"),
+        pytest.param((lost(),), metrics(), NOT_OBSERVABLE, id="metrics answer and the API hangs"),
         pytest.param((), metrics(), NOT_OBSERVABLE, id="the API was never asked"),
         pytest.param(
             (REFUSED_LOST,), metrics(failure=FailureKind.REFUSED), "False/NoReadyReplicas", id="refused on both ports"
