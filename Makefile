@@ -3,9 +3,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-export PYTHONDONTWRITEBYTECODE ?= 1
+# Modules are compiled when they are first imported, into a cache of their own: installing is quick, the tree stays clean.
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/$(VENV)/pycache
 
-.PHONY: help demo test lint types layers unit lock clean bench wheel prove-main prove-kv prove-eligibility
+.PHONY: help demo test lint types layers unit lock clean bench wheel prove-main prove-kv prove-eligibility prove-panels cluster-tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -17,13 +18,13 @@ $(VENV)/pyvenv.cfg:
 
 $(VENV)/run.stamp: requirements/run.lock pyproject.toml $(VENV)/pyvenv.cfg
 	@echo "installing the run-time dependencies (hash-checked)"
-	@$(PIP) install --require-hashes -r requirements/run.lock
+	@$(PIP) install --no-compile --require-hashes -r requirements/run.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/dev.stamp: requirements/dev.lock $(VENV)/run.stamp
 	@echo "installing the development tools (hash-checked)"
-	@$(PIP) install --require-hashes -r requirements/dev.lock
+	@$(PIP) install --no-compile --require-hashes -r requirements/dev.lock
 	@touch $@
 
 demo: $(VENV)/run.stamp ## a simulated fleet on loopback and the observer on it, with a live table
@@ -64,6 +65,9 @@ prove-main: $(VENV)/dev.stamp ## every proof of the main job that a command can 
 
 prove-kv: $(VENV)/dev.stamp ## every proof about KV events
 	$(BIN)/python scripts/prove_kv.py
+
+cluster-tools: $(VENV)/dev.stamp ## build etcd and kube-apiserver once into the cache outside the clone
+	$(BIN)/python scripts/cluster_tools.py etcd kube
 
 prove-eligibility: $(VENV)/dev.stamp ## every proof about eligibility
 	$(BIN)/python scripts/prove_eligibility.py
