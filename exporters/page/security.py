@@ -20,7 +20,8 @@ _SOURCES = {
 _POLICY = "; ".join(f"{name} {sources}" for name, sources in _SOURCES.items())
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": _POLICY.format(nonce=""),
-    "Referrer-Policy": "no-referrer",
+    # Not "no-referrer": browsers then call the origin of the page's own forms "null".
+    "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",

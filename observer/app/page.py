@@ -102,9 +102,7 @@ class Trial:
         )
 
 
-def make_page(
-    source: Source, kv: KvPart, pool: TargetPool, bodies: Bodies, trial: Trial, *, version: str
-) -> Page:
+def make_page(source: Source, kv: KvPart, pool: TargetPool, bodies: Bodies, trial: Trial, *, version: str) -> Page:
     """The page over what one running observer knows."""
 
     async def fetch(key: TargetKey) -> None:

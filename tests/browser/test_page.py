@@ -89,7 +89,7 @@ async def test_ages_count_on_and_what_was_opened_stays_open(browser: Browser, tm
         ident = await first.get_attribute("id")
         await first.locator("summary").click()
         await page.evaluate("id => { document.getElementById(id).querySelector('summary').focus() }", ident)
-        cell = page.locator("details.replica:nth-of-type(2) time[data-at]").first
+        cell = page.locator("details.replica:nth-of-type(2) table time[data-at]").first
         before = await cell.get_attribute("data-at")
 
         async def renewed() -> bool:
@@ -107,7 +107,7 @@ async def test_filters_and_sorts_by_mouse_and_keyboard_stand_in_the_url(browser:
         assert await rows(page) == ["d-demo-chat", "d-demo-long_2Dcontext", "d-demo-reason", "d-demo-vision"]
         await page.get_by_role("link", name="Deployment", exact=True).click()
         await page.wait_for_url("**/?sort=name")
-        await page.get_by_role("link", name="Deployment").first.click()
+        await page.locator("thead a").first.click()
         await page.wait_for_url("**/?sort=-name")
         assert (await rows(page))[0] == "d-demo-vision"
         assert await page.locator("th[aria-sort=descending]").count() == 1

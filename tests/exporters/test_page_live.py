@@ -159,7 +159,7 @@ def built(*parts: tuple[str, str]) -> Built:
 
 
 def test_a_view_tells_order_only_when_it_changed() -> None:
-    view = View("v", lambda: built())
+    view = View("v", built)
     view.update(built(("a", "1"), ("b", "2")))
     assert view.since(0, 0.0) == {"rows": {"order": ["a", "b"], "set": {"a": "1", "b": "2"}}}
     view.update(built(("a", "1"), ("b", "3")))
@@ -176,7 +176,7 @@ Parts = st.lists(
 
 @given(st.lists(Parts, min_size=1, max_size=8), st.data())
 def test_whoever_applies_the_changes_has_what_the_page_has(states: list[list[tuple[str, str]]], data: Any) -> None:
-    view = View("v", lambda: built())
+    view = View("v", built)
     screen: dict[str, str] = {}
     order: list[str] = []
     step = 0
@@ -196,11 +196,11 @@ def test_whoever_applies_the_changes_has_what_the_page_has(states: list[list[tup
 
 def test_views_are_bounded_and_watched_ones_stay() -> None:
     views = Views(most=3)
-    kept, _ = views.open("/kept", lambda: built())
+    kept, _ = views.open("/kept", built)
     assert kept is not None
     kept.watchers.add(asyncio.Event())
     for place in range(10):
-        views.open(f"/{place}", lambda: built())
+        views.open(f"/{place}", built)
     assert views.find(kept.id) is kept
     assert len(views._by_place) == 3
 
