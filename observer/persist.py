@@ -1,4 +1,4 @@
-"""The SQLite file outside a cluster: what judging must remember over a restart, one row for each deployment.
+"""The SQLite file outside a cluster: what judging must remember over a restart, one row for each deployment or canary.
 
 The file carries a version. A newer one is refused in a sentence; a damaged row is named and left out, never guessed.
 """
@@ -14,10 +14,12 @@ from typing import Self
 
 import msgspec
 
+from router_contract.canary_results import CanaryState
 from router_contract.judging import Stored
 from router_contract.targets import DeploymentKey
 
-VERSION = 1
+VERSION = 2
+"""1 had no canaries; such a file gets their table."""
 
 
 class StateError(Exception):
@@ -50,6 +52,10 @@ class StateFile:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS judged (namespace TEXT, name TEXT, stored TEXT NOT NULL, PRIMARY KEY (namespace, name))"
+        )
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS canary (namespace TEXT, name TEXT, version INTEGER NOT NULL, state TEXT NOT NULL, "
+            "PRIMARY KEY (namespace, name))"
         )
         self._db.execute(f"PRAGMA user_version = {VERSION}")
 
@@ -104,3 +110,48 @@ class StateFile:
             raise StateError(f"{self._path} cannot be written: {error}") from error
         self._written = texts
         return len(changed) + len(gone)
+
+    def canary(self, key: DeploymentKey) -> tuple[int, CanaryState | None]:
+        """A canary's state and the version it has in the file; version 0 when there is none.
+
+        ``key`` is the analysis's own namespace and name. A state that does not decode is ``None`` and named in
+        ``damaged``; its version is kept, so that it can be replaced. Raises `StateError`.
+        """
+        with self._using:
+            try:
+                query = "SELECT version, state FROM canary WHERE namespace = ? AND name = ?"
+                row = self._db.execute(query, (key.namespace, key.name)).fetchone()
+            except sqlite3.Error as error:
+                raise StateError(f"{self._path} cannot be read: {error}") from error
+        if row is None:
+            return 0, None
+        try:
+            return int(row[0]), msgspec.json.decode(row[1], type=CanaryState)
+        except msgspec.MsgspecError as error:
+            told = f"{self._path}: the state of the canary {key} cannot be read: {error}"
+            self.damaged = (*(each for each in self.damaged if each != told), told)
+            return int(row[0]), None
+
+    def swap_canary(self, key: DeploymentKey, version: int, state: CanaryState) -> bool:
+        """Store a canary's state as version ``version + 1`` if the file still has ``version`` (0: none yet).
+
+        False: somebody else stored one in between, and nothing was changed. Raises `StateError` on a full disk.
+        """
+        text = msgspec.json.encode(state).decode()
+        with self._using:
+            try:
+                if version == 0:
+                    query = "INSERT OR IGNORE INTO canary (state, namespace, name, version) VALUES (?, ?, ?, 1)"
+                    return self._db.execute(query, (text, key.namespace, key.name)).rowcount == 1
+                query = "UPDATE canary SET state = ?, version = version + 1 WHERE namespace = ? AND name = ? AND version = ?"
+                return self._db.execute(query, (text, key.namespace, key.name, version)).rowcount == 1
+            except sqlite3.Error as error:
+                raise StateError(f"{self._path} cannot be written: {error}") from error
+
+    def forget_canary(self, key: DeploymentKey) -> None:
+        """The analysis is gone: its state goes too. Raises `StateError`."""
+        with self._using:
+            try:
+                self._db.execute("DELETE FROM canary WHERE namespace = ? AND name = ?", (key.namespace, key.name))
+            except sqlite3.Error as error:
+                raise StateError(f"{self._path} cannot be written: {error}") from error

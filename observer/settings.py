@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Meta
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 
-from observer.collect.options import BodyLimits, KvEventSettings, ScrapeSettings
+from observer.collect.options import BodyLimits, CanarySettings, KvEventSettings, ScrapeSettings
+from observer.discover.canaries import canaries
 from observer.discover.fleet_document import DeploymentDocument, FleetDocument
 from observer.discover.static import deployments, record_duplicates
 from observer.yamldoc.decode import Tracker
@@ -19,11 +20,12 @@ from observer.yamldoc.nodes import Document, expand, read_bytes, read_documents
 from observer.yamldoc.quantities import Duration, Listen, Network, Size, show_duration, show_size
 from observer.yamldoc.shape import Row
 from observer.yamldoc.shape import describe as describe_struct
+from router_contract.canary import CanaryAnalysis
 from router_contract.targets import Deployment
 
 GROUP = "observer.modeldeployment.io"
 API_VERSION = f"{GROUP}/v1alpha1"
-KINDS = ("Settings", "Fleet")
+KINDS = ("Settings", "Fleet", "CanaryAnalysis")
 
 
 class RouterSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -126,6 +128,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     http: Annotated[HttpSettings, Meta(description="Our own listener.")] = HttpSettings()
     security: Annotated[SecuritySettings, Meta(description="What we refuse.")] = SecuritySettings()
     kv_events: Annotated[KvEventSettings, Meta(description="KV-event publishers.")] = KvEventSettings()
+    canary: Annotated[CanarySettings, Meta(description="Where the queries of canary analyses may go.")] = (
+        CanarySettings()
+    )
     files: Annotated[FileSettings, Meta(description="Following configuration files.")] = FileSettings()
 
     @property
@@ -140,6 +145,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: Settings = Settings()
     deployments: tuple[Deployment, ...] = ()
+    canaries: tuple[CanaryAnalysis, ...] = ()
     notices: tuple[Fault, ...] = ()
 
 
@@ -197,7 +203,9 @@ def _read(paths: Sequence[Path]) -> tuple[Configuration, list[Fault]]:
                 found[kind].append(document)
     settings = _settings(found["Settings"], faults)
     fleets, notices = _fleets(found["Fleet"], settings, faults)
-    return Configuration(settings=settings, deployments=tuple(fleets), notices=tuple(notices)), faults
+    analyses = canaries(found["CanaryAnalysis"], fleets, faults)
+    made = Configuration(settings=settings, deployments=tuple(fleets), canaries=analyses, notices=tuple(notices))
+    return made, faults
 
 
 def _kind(document: Document, faults: list[Fault]) -> str | None:

@@ -6,8 +6,10 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from observer.persist import VERSION, StateError, StateFile
+from router_contract.canary_results import CanaryState
 from router_contract.judging import GroupRecord, Stored, StoredCondition
 from router_contract.status import GroupState, Transition
 from router_contract.targets import DeploymentKey
@@ -69,3 +71,48 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path.write_text("not a database" * 100)
     with pytest.raises(StateError, match="cannot be used as the state file"):
         StateFile(path)
+
+
+CANARY = CanaryState(target="t", canary="b", plan="p", counted=3)
+
+
+def test_a_canary_is_swapped_only_from_the_version_that_was_read(tmp_path: Path) -> None:
+    with StateFile(tmp_path / "s") as one, StateFile(tmp_path / "s") as two:
+        assert one.canary(CHAT) == (0, None)
+        assert one.swap_canary(CHAT, 0, CANARY)
+        assert not two.swap_canary(CHAT, 0, CANARY), "somebody else was first"
+        assert two.canary(CHAT) == (1, CANARY)
+        later = replace(CANARY, counted=4)
+        assert two.swap_canary(CHAT, 1, later)
+        assert not one.swap_canary(CHAT, 1, CANARY)
+        assert one.canary(CHAT) == (2, later)
+        one.forget_canary(CHAT)
+        assert two.canary(CHAT) == (0, None)
+        assert not two.swap_canary(CHAT, 2, later)
+
+
+def test_a_damaged_canary_is_named_and_can_be_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with StateFile(path) as state:
+        state.swap_canary(CHAT, 0, CANARY)
+        with sqlite3.connect(path) as db:
+            db.execute("UPDATE canary SET state = '{}'")
+        db.close()
+        assert state.canary(CHAT) == (1, None)
+        assert state.canary(CHAT) == (1, None)
+        assert len(state.damaged) == 1
+        assert "default/chat" in state.damaged[0]
+        assert state.swap_canary(CHAT, 1, CANARY)
+
+
+def test_a_file_of_before_there_were_canaries_gets_their_table(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with StateFile(path) as state:
+        state.save({CHAT: STORED})
+    with sqlite3.connect(path) as db:
+        db.execute("DROP TABLE canary")
+        db.execute("PRAGMA user_version = 1")
+    db.close()
+    with StateFile(path) as state:
+        assert state.load() == {CHAT: STORED}
+        assert state.swap_canary(CHAT, 0, CANARY)

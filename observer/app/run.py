@@ -101,11 +101,13 @@ async def _following(
     settings = configuration.settings
     async with Watcher(settings, clock, listen=listen, recorder=recorder, state=state) as watcher:
         await watcher.watch(configuration.deployments)
+        await watcher.canaries.watch(configuration.canaries)
 
         async def changed(new: Configuration) -> None:
             if new.settings != settings:
                 _log.warning("settings changed: they take effect at the next start; the targets are followed now")
             await watcher.watch(new.deployments)
+            await watcher.canaries.watch(new.canaries)
 
         watch = FileWatch(
             files,

@@ -16,6 +16,8 @@ from aiohttp import web
 from prometheus_client import ProcessCollector
 
 from exporters.api import Api
+from exporters.canary import CanaryApi
+from exporters.canary_families import canary_families
 from exporters.families import FAMILIES
 from exporters.kv import KvApi
 from exporters.kv_families import kv_families
@@ -23,6 +25,7 @@ from exporters.listening import Listen, ListenError
 from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
 from exporters.server import Server
+from observer.app.canary import Canaries
 from observer.app.judging import Judging
 from observer.app.kv import KvJudging, KvPart
 from observer.app.page import Bodies, Trial, make_page
@@ -116,7 +119,8 @@ class Watcher:
         ProcessCollector(registry=self.tally.registry)
         self.store = Store(clock, policy_of(settings), limits_of(settings), self.tally)
         self.kv = KvPart(self.store, clock, settings)
-        self.judging = Judging(self.store, settings, self._kv_conditions, lambda key: self._kv_seen.get(key, ()))
+        self.canaries = Canaries(self.store, clock, settings, state)
+        self.judging = Judging(self.store, settings, self._extra_conditions, lambda key: self._kv_seen.get(key, ()))
         self._kv_judging = KvJudging(self.store, settings, self.judging.ready_replicas)
         self._kv_seen: dict[DeploymentKey, tuple[KvStreamSummary, ...]] = {}
         for key, stored in state.load().items() if state is not None else ():
@@ -176,9 +180,9 @@ class Watcher:
         )
 
     def _routes(self) -> list[web.AbstractRouteDef]:
-        families = (*FAMILIES, *kv_families(self.kv))
+        families = (*FAMILIES, *kv_families(self.kv), *canary_families(self.canaries))
         api = Api(self.source, Renderer(families, self.tally.registry))
-        return [*api.routes(), *KvApi(self.kv).routes(), *self.page.routes()]
+        return [*api.routes(), *KvApi(self.kv).routes(), *CanaryApi(self.canaries).routes(), *self.page.routes()]
 
     @property
     def url(self) -> str:
@@ -198,6 +202,7 @@ class Watcher:
             self._supervisor.start("follow KV events", self.kv.collector.run)
             self._supervisor.start("measure the loop's lag", self._measure_lag)
             self._supervisor.start("judge", self._judge)
+            self._supervisor.start("judge canaries", self.canaries.run)
             self._supervisor.start("keep pages live", self.page.run)
             self._stack = stack.pop_all()
         return self
@@ -257,13 +262,13 @@ class Watcher:
         if probe.version is not None:
             self.store.tell_version(probe.deployment, probe.uid, probe.version.version)
 
-    def _kv_conditions(self, deployment: Deployment, now: Instant) -> tuple[Condition, ...]:
-        """What KV events prove at a judging pass; a recording keeps what the streams were when they changed."""
+    def _extra_conditions(self, deployment: Deployment, now: Instant) -> tuple[Condition, ...]:
+        """What KV events and canaries prove at a judging pass; a recording keeps what the streams were when they changed."""
         streams = self.kv.kv_streams(deployment.key)
         if self._kv_seen.get(deployment.key) != streams:
             self._kv_seen[deployment.key] = streams
             self._record(lambda to: to.kv(deployment.key, streams, now))
-        return self._kv_judging.conditions(deployment, streams, now)
+        return self._kv_judging.conditions(deployment, streams, now) + self.canaries.conditions(deployment, now)
 
     def on_view(self, key: DeploymentKey, view: RouterView | ViewFailed) -> None:
         """A router's view was read, or could not be."""

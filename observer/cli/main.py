@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 import click
 
+from observer.cli.canary import canary
 from observer.cli.exits import EPILOG, CommandFailed, Exit
 from observer.cli.kv import kv
 from observer.cli.read import read
@@ -25,7 +26,7 @@ def observer() -> None:
     """
 
 
-for verb in (demo, serve, check, get, status, explain, contract, metrics, targets, kv, record, replay, read):
+for verb in (demo, serve, check, get, status, explain, contract, metrics, targets, kv, canary, record, replay, read):
     observer.add_command(verb)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from observer.yamldoc.quantities import Duration, Size
+from observer.yamldoc.quantities import Duration, Size, TextMap
 
 
 class ScrapeSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -92,3 +92,25 @@ class KvEventSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     process_budget: Annotated[
         Size, Meta(ge=1 << 20, le=64 << 30, description="Memory of all block indexes together; past it: approximate.")
     ] = 1 << 30
+
+
+class CanaryProvider(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A source of queries that analyses may name."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=253, description="What `providerRef.name` says.")]
+    server_address: Annotated[str, Meta(min_length=1, description="`http://` or `https://` URL of the query API.")]
+    namespaces: Annotated[tuple[str, ...], Meta(description="Namespaces that may use it; all when empty.")] = ()
+    headers: Annotated[
+        tuple[tuple[str, str], ...], TextMap(secret=True), Meta(description="Headers sent with each query.")
+    ] = ()
+    token_file: Annotated[str | None, Meta(description="File with a bearer token; read again before each use.")] = None
+
+
+class CanarySettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where the queries of canary analyses may go."""
+
+    providers: Annotated[tuple[CanaryProvider, ...], Meta(description="Sources bound to names.")] = ()
+    default_provider: Annotated[str | None, Meta(description="The provider of analyses that name none.")] = None
+    allow_server_address: Annotated[
+        bool, Meta(description="Whether an analysis may name an address itself; loopback and the like stay refused.")
+    ] = False

@@ -102,6 +102,9 @@ class MemberDocument(Connection, frozen=True, kw_only=True, rename="camel"):
     kv_events: Annotated[
         tuple[KvEventsDocument, ...], OneOrMany(), Meta(description="Its KV-event publishers, one for each rank.")
     ] = ()
+    revision: Annotated[
+        str | None, Meta(min_length=1, max_length=253, description="The revision that it runs, for canary analyses.")
+    ] = None
     retiring: Annotated[bool, Meta(description="Whether it is being taken out of service on purpose.")] = False
     replacing: Annotated[bool, Meta(description="Whether another member is about to take its place.")] = False
 

@@ -237,6 +237,7 @@ class _Mapper:
             api=reach.api if document.serves else None,
             kv_events=self._resolver.kv_events(document, reach.host),
             serves=document.serves,
+            revision=document.revision,
             skipped_reason="" if document.serves else "the file says that it serves no requests",
         )
 

@@ -16,6 +16,7 @@ ROUTER_NAMES = {"vllm_router": "vllm-router", "sglang_gateway": "sglang-gateway"
 def _replica(replica: SimulatedReplica) -> dict[str, Any]:
     engine = replica.engine
     leader: dict[str, Any] = {"name": engine.name, "address": f"{HOST}:{engine.listener.port}"}
+    leader["revision"] = replica.revision
     sources = engine.hook.sources()
     if sources:
         leader["kvEvents"] = [

@@ -1,0 +1,132 @@
+"""Our metric families about canary analyses. What is not known, Inconclusive or stale has no series."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol
+
+import msgspec
+
+from exporters.family import Family, FamilyType, Row
+from router_contract.canary_results import CanaryStatus, MetricResult, Verdict
+from router_contract.canary_view import CanaryView
+
+LABELS: Final = ("namespace", "name", "deployment", "component", "revision")
+"""``name`` is the analysis, ``revision`` the canary's."""
+_METRIC: Final = (*LABELS, "metric")
+Numbers = Iterable[tuple[tuple[str, ...], float]]
+
+
+class CanaryViews(Protocol):
+    """Who knows every analysis."""
+
+    def canaries(self) -> tuple[CanaryView, ...]:
+        """Every analysis as it stands now."""
+        ...
+
+
+class CanaryFamily(msgspec.Struct, frozen=True, kw_only=True):
+    """One family: its name, help, labels, type, and the series of one analysis."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = LABELS
+    type: FamilyType = FamilyType.GAUGE
+    numbers: Callable[[CanaryView], Numbers]
+
+
+def _labels(view: CanaryView) -> tuple[str, ...]:
+    told = view.definition
+    return told.namespace, told.name, told.target.name, told.component, told.canary
+
+
+def _verdict(view: CanaryView) -> Numbers:
+    if view.verdict is not Verdict.INCONCLUSIVE:
+        yield _labels(view), float(view.verdict is Verdict.PASSED)
+
+
+def _decision(view: CanaryView) -> Numbers:
+    if view.status is not None and view.status.decision is not None:
+        yield (*_labels(view), str(view.status.decision), str(view.status.reason)), 1.0
+
+
+def _results(view: CanaryView) -> Iterable[MetricResult]:
+    """The results of the last sample, while it is not stale."""
+    if view.status is not None and not view.stale:
+        yield from view.status.metric_results
+        yield from view.status.dry_run_results
+
+
+def _of_metric(number: Callable[[MetricResult], float | None]) -> Callable[[CanaryView], Numbers]:
+    def numbers(view: CanaryView) -> Numbers:
+        for result in _results(view):
+            found = number(result)
+            if found is not None and math.isfinite(found):
+                yield (*_labels(view), result.name), found
+
+    return numbers
+
+
+def _value(result: MetricResult) -> float | None:
+    """The number that was judged; none unless the verdict is conclusive."""
+    return float(result.value) if result.value else None
+
+
+def _samples(view: CanaryView) -> Numbers:
+    for result in _results(view):
+        for side, count in (("canary", result.samples), ("stable", result.stable_samples)):
+            if count is not None:
+                yield (*_labels(view), result.name, side), count
+
+
+def _of_status(number: Callable[[CanaryStatus], float | None]) -> Callable[[CanaryView], Numbers]:
+    def numbers(view: CanaryView) -> Numbers:
+        found = number(view.status) if view.status is not None else None
+        if found is not None:
+            yield _labels(view), float(found)
+
+    return numbers
+
+
+def _tallies(view: CanaryView) -> Numbers:
+    for verdict, reason, count in view.tallies:
+        yield (*_labels(view), verdict, reason), float(count)
+
+
+def _family(
+    name: str, text: str, numbers: Callable[[CanaryView], Numbers], labels: tuple[str, ...] = LABELS
+) -> CanaryFamily:
+    kind = FamilyType.COUNTER if name.endswith("_total") else FamilyType.GAUGE
+    return CanaryFamily(name=f"modeldeployment_canary_{name}", help=text, labels=labels, type=kind, numbers=numbers)
+
+
+_ALL: Final = (
+    _family("verdict", "1 when the last sample passed, 0 when it failed; absent while inconclusive or stale.", _verdict),
+    _family("decision", "1 at what the rollout should do, with the reason.", _decision, (*LABELS, "decision", "reason")),
+    _family("step", "The step that is judged, from 0.", _of_status(lambda status: status.current_step)),
+    _family("failed_checks", "Failed samples of this step.", _of_status(lambda status: status.failed_checks)),
+    _family("failure_limit", "Failed samples that end this step.", _of_status(lambda status: status.failure_limit)),
+    _family("last_conclusive_timestamp_seconds", "When the last conclusive sample was completed.", _of_status(lambda status: status.last_conclusive)),
+    _family("metric_value", "The number that was judged; absent while inconclusive or stale.", _of_metric(_value), _METRIC),
+    _family("metric_threshold", "The threshold of a metric.", _of_metric(lambda result: float(result.threshold)), _METRIC),
+    _family("metric_evidence_log", "The logarithm of the evidence against the canary.", _of_metric(lambda result: result.evidence), _METRIC),
+    _family("metric_samples", "Requests or observations that a metric has seen.", _samples, (*_METRIC, "side")),
+    _family("evaluations_total", "Samples counted since the observer started.", _tallies, (*LABELS, "verdict", "reason")),
+)  # fmt: skip
+FAMILIES: Final = {family.name: family for family in _ALL}
+
+
+def canary_families(source: CanaryViews) -> tuple[Family, ...]:
+    """Every family over one source; append them to the table."""
+
+    def rows(family: CanaryFamily) -> Callable[[object], Iterator[Row]]:
+        def found(_: object) -> Iterator[Row]:
+            for view in source.canaries():
+                yield from family.numbers(view)
+
+        return found
+
+    return tuple(
+        Family(name=each.name, help=each.help, type=each.type, labels=each.labels, rows=rows(each)) for each in _ALL
+    )

@@ -1,0 +1,342 @@
+"""Canary analyses joined to the rest: looks on a timer, samples when they are due, state stored before it is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from observer.app.canary_native import NativeSource, Sides
+from observer.clock import Clock
+from observer.collect.promql import PromqlClient, Query
+from observer.collect.promql_check import prepared
+from observer.collect.promql_source import Bound, Provider, SourceRules, bind
+from observer.discover.admission import refusal
+from observer.judge.canary.clocks import due_in, stalls_at
+from observer.judge.canary.condition import worst
+from observer.judge.canary.evaluate import evaluate
+from observer.judge.canary.status import status_of
+from observer.judge.canary.template import variables
+from observer.measure.canary_cells import Gathering
+from observer.persist import StateError, StateFile
+from observer.settings import Settings
+from observer.store import Store
+from router_contract.canary import Analysis, CanaryAnalysis, PromqlMetric
+from router_contract.canary_inputs import (
+    Observation,
+    Observations,
+    QueryAnswer,
+    QueryObservation,
+    QueryTrouble,
+    Run,
+    Sample,
+)
+from router_contract.canary_results import CanaryState, CanaryStatus, Outcome, SampleFate, Verdict
+from router_contract.canary_view import CanaryView
+from router_contract.readings import Instant
+from router_contract.targets import Deployment, DeploymentKey
+from router_contract.verdicts import Condition
+
+_log = logging.getLogger(__name__)
+KEEP_SECONDS: Final = 20.0
+"""How often a state is stored in which nothing but the time of the last look has changed."""
+
+
+def rules_of(settings: Settings) -> SourceRules:
+    """Which sources of queries settings allow."""
+    told = settings.canary
+    providers = {
+        each.name: Provider(
+            server_address=each.server_address,
+            namespaces=each.namespaces,
+            headers=each.headers,
+            token_file=each.token_file,
+        )
+        for each in told.providers
+    }
+    return SourceRules(
+        providers=providers, default_provider=told.default_provider, allow_server_address=told.allow_server_address
+    )
+
+
+class _Canary:
+    """One analysis: its stored state and what this process holds beside it."""
+
+    def __init__(self, definition: CanaryAnalysis) -> None:
+        self.definition = definition
+        self.version = 0
+        self.loaded = False
+        self.state: CanaryState | None = None
+        self.gathering: Gathering | None = None
+        self.taken: float | None = None
+        self.sampling = False
+        self.lock = asyncio.Lock()
+        self.status: CanaryStatus | None = None
+        self.outcome: Outcome | None = None
+        self.looked: Instant | None = None
+        self.kept = 0.0
+        self.trouble = ""
+        self.tallies: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def key(self) -> DeploymentKey:
+        return DeploymentKey(self.definition.namespace, self.definition.name)
+
+    @property
+    def analysis(self) -> Analysis | None:
+        """The gate of the current step."""
+        step = 0 if self.state is None else self.state.step
+        return self.definition.steps[step].analysis if step < len(self.definition.steps) else None
+
+
+class Canaries:
+    """Every analysis that files define. Satisfies `exporters.canary.CanarySource`.
+
+    Without a state file the state lives as long as the process.
+    """
+
+    def __init__(self, store: Store, clock: Clock, settings: Settings, state: StateFile | None = None) -> None:
+        self._clock = clock
+        self._file = state
+        self._native = NativeSource(store, settings.scrape.fresh_seconds)
+        self._period = settings.judging.period
+        self._rules = rules_of(settings)
+        allow = settings.security.allow_cidrs
+        self._client = PromqlClient(clock, lambda address: refusal(address, allow))
+        self._canaries: dict[DeploymentKey, _Canary] = {}
+
+    async def watch(self, definitions: Iterable[CanaryAnalysis]) -> None:
+        """Judge exactly these from now on. A changed definition keeps its state; what changed in it decides what resets."""
+        found: dict[DeploymentKey, _Canary] = {}
+        for definition in definitions:
+            fresh = _Canary(definition)
+            known = self._canaries.get(fresh.key)
+            if known is not None:
+                known.definition = definition
+            found[fresh.key] = known or fresh
+        gone = [key for key in self._canaries if key not in found]
+        self._canaries = dict(sorted(found.items()))
+        for key in gone:
+            if self._file is not None:
+                await asyncio.to_thread(self._file.forget_canary, key)
+
+    async def run(self) -> None:
+        """Look at every analysis each judging period and begin the samples that are due; runs until cancelled."""
+        async with self._client, asyncio.TaskGroup() as samples:
+            while True:
+                for canary in list(self._canaries.values()):
+                    await self._look(canary, None)
+                    if not canary.sampling and self._due(canary) == 0.0:
+                        canary.sampling = True
+                        samples.create_task(self._sample(canary))
+                await asyncio.sleep(self._period)
+
+    def _due(self, canary: _Canary) -> float | None:
+        if canary.state is None or canary.looked is None or canary.trouble:
+            return None
+        run = self._run(canary.definition, self._native.sides(canary.definition))
+        return due_in(canary.definition, canary.state, run, self._clock.now(), canary.taken)
+
+    def _run(self, definition: CanaryAnalysis, sides: Sides) -> Run:
+        """How a rollout in files stands: whoever replaces Pods has no voice here, so that the step is moved here."""
+        return Run(
+            target=f"{definition.namespace}/{definition.target.name}/{definition.component}:{definition.canary}",
+            canary=definition.canary,
+            stable=definition.stable,
+            serving=bool(sides.canary),
+            restarted_at=sides.restarted_at,
+        )
+
+    def _bound(self, definition: CanaryAnalysis) -> Bound | QueryTrouble:
+        return bind(definition.source, self._rules, definition.namespace, None)
+
+    def _digest(self, definition: CanaryAnalysis) -> str:
+        bound = self._bound(definition) if _asks(definition) else None
+        return bound.token_digest if isinstance(bound, Bound) else ""
+
+    async def _look(self, canary: _Canary, sample: Sample | None) -> None:
+        """Evaluate once; what it concludes is shown only after it was stored."""
+        async with canary.lock:
+            try:
+                await self._load(canary)
+                await self._evaluate(canary, sample)
+            except StateError as error:
+                if canary.trouble != str(error):
+                    _log.error("%s", error)
+                canary.trouble = str(error)
+            else:
+                canary.trouble = ""
+
+    async def _load(self, canary: _Canary) -> None:
+        if self._file is not None and not canary.loaded:
+            canary.version, canary.state = await asyncio.to_thread(self._file.canary, canary.key)
+            # What somebody else counted sets the time of our next sample.
+            canary.loaded, canary.taken = True, None
+
+    async def _evaluate(self, canary: _Canary, sample: Sample | None) -> None:
+        now, definition = self._clock.now(), canary.definition
+        sides = self._native.sides(definition)
+        run = self._run(definition, sides)
+        outcome = evaluate(
+            definition, canary.state, Observations(run=run, sample=sample), now, self._digest(definition)
+        )
+        if not await self._stored(canary, outcome.state):
+            canary.loaded = False
+            return
+        canary.state, canary.outcome, canary.looked = outcome.state, outcome, now
+        canary.status = status_of(definition, run, outcome)
+        self._gather(canary, sides, outcome, now)
+
+    def _gather(self, canary: _Canary, sides: Sides, outcome: Outcome, now: Instant) -> None:
+        """Count on, in a new window where another gate is judged now."""
+        counted = outcome.fate is SampleFate.COUNTED
+        if counted and outcome.verdict is not None:
+            for each in outcome.verdicts:
+                canary.tallies[str(each.verdict), str(each.reason)] += 1
+        if canary.gathering is None or canary.gathering.plan != outcome.state.plan:
+            canary.gathering = Gathering(outcome.state.plan, now.wall)
+        elif counted:
+            canary.gathering.sampled(
+                outcome.state.evaluated_at or now.wall, conclusive=outcome.verdict is not Verdict.INCONCLUSIVE
+            )
+        if canary.analysis is not None:
+            self._native.look(sides, canary.analysis, canary.gathering, now)
+
+    async def _stored(self, canary: _Canary, state: CanaryState) -> bool:
+        """Whether a state is in the file, or need not be; False when somebody else stored one in between."""
+        before = canary.state
+        if before is not None and canary.status is not None:
+            same = msgspec.structs.replace(before, watched_until=state.watched_until) == state
+            if same and 0 <= state.watched_until - canary.kept < KEEP_SECONDS:
+                return True
+        if self._file is not None:
+            if not await asyncio.to_thread(self._file.swap_canary, canary.key, canary.version, state):
+                return False
+            canary.version += 1
+        canary.kept = state.watched_until
+        return True
+
+    async def _sample(self, canary: _Canary) -> None:
+        """Take one sample and have it counted."""
+        try:
+            canary.taken = self._clock.now().mono
+            sample = await self._taken(canary)
+            if sample is not None:
+                await self._look(canary, sample)
+        finally:
+            canary.sampling = False
+
+    async def _taken(self, canary: _Canary) -> Sample | None:
+        state, analysis, definition = canary.state, canary.analysis, canary.definition
+        if state is None or analysis is None:
+            return None
+        started = self._clock.now()
+        asked = await self._asked(definition, analysis)
+        now, gathering = self._clock.now(), canary.gathering
+        seen: list[Observation] = [*asked]
+        if gathering is not None and gathering.plan == state.plan:
+            sides = self._native.sides(definition)
+            self._native.look(sides, analysis, gathering, now)
+            seen += self._native.observe(sides, analysis, gathering, now)
+        return Sample(
+            id=state.counted + 1,
+            step=state.step,
+            canary=state.canary,
+            plan=state.plan,
+            started=started.wall,
+            completed=now.wall,
+            observations=tuple(seen),
+        )
+
+    async def _asked(self, definition: CanaryAnalysis, analysis: Analysis) -> list[QueryObservation]:
+        """The query metrics of a gate: all at once, within its deadline."""
+        metrics = [(each.name, each.measure) for each in analysis.metrics if isinstance(each.measure, PromqlMetric)]
+        if not metrics:
+            return []
+        bound = self._bound(definition)
+        values = variables(definition, definition.canary, definition.stable)
+        texts = [
+            (name, place, prepared(text, values) if isinstance(bound, Bound) else bound, measure.timeout)
+            for name, measure in metrics
+            for place, text in enumerate((measure.query, measure.traffic_query))
+            if text is not None
+        ]
+        sent = [
+            (name, place, Query(text=text, timeout=most)) for name, place, text, most in texts if isinstance(text, str)
+        ]
+        found: dict[tuple[str, int], QueryAnswer | QueryTrouble] = {
+            (name, place): text for name, place, text, _ in texts if isinstance(text, QueryTrouble)
+        }
+        if isinstance(bound, Bound) and sent:
+            queries = [query for _, _, query in sent]
+            answers = await self._client.sample(bound, queries, analysis.deadline, analysis.interval)
+            found |= {(name, place): answer for (name, place, _), answer in zip(sent, answers, strict=True)}
+        return [
+            QueryObservation(metric=name, outcome=found[name, 0], traffic=found.get((name, 1))) for name, _ in metrics
+        ]
+
+    def now(self) -> Instant:
+        """This moment."""
+        return self._clock.now()
+
+    def canaries(self) -> tuple[CanaryView, ...]:
+        """Every analysis as it stands now, sorted by namespace and name."""
+        return tuple(self._view(each) for each in self._canaries.values())
+
+    def canary(self, key: DeploymentKey) -> CanaryView | None:
+        """One of them; ``None`` when there is none of this name."""
+        found = self._canaries.get(key)
+        return None if found is None else self._view(found)
+
+    def _view(self, canary: _Canary) -> CanaryView:
+        state, analysis, outcome = canary.state, canary.analysis, canary.outcome
+        gated = state is not None and state.step < len(canary.definition.steps)
+        return CanaryView(
+            definition=canary.definition,
+            now=self._clock.now(),
+            status=canary.status,
+            looked=canary.looked,
+            sampled_at=None if state is None else state.evaluated_at,
+            interval=None if analysis is None else analysis.interval,
+            deadline=0.0 if analysis is None else analysis.deadline,
+            stalls_at=stalls_at(canary.definition, state) if gated and state is not None else None,
+            warnings=() if outcome is None else outcome.warnings,
+            problems=(*self._troubles(canary.definition), *((canary.trouble,) if canary.trouble else ())),
+            tallies=tuple((verdict, reason, count) for (verdict, reason), count in sorted(canary.tallies.items())),
+        )
+
+    def _troubles(self, definition: CanaryAnalysis) -> tuple[str, ...]:
+        """What is known to be wrong before any sample: no source, or a query that cannot be sent."""
+        if not _asks(definition):
+            return ()
+        bound = self._bound(definition)
+        if isinstance(bound, QueryTrouble):
+            return (f"{bound.reason}: {bound.detail}",)
+        values = variables(definition, definition.canary, definition.stable)
+        found = []
+        for step in definition.steps:
+            for metric in step.analysis.metrics if step.analysis is not None else ():
+                told = prepared(metric.measure.query, values) if isinstance(metric.measure, PromqlMetric) else ""
+                if isinstance(told, QueryTrouble):
+                    found.append(f"{metric.name}: {told.reason}: {told.detail}")
+        return tuple(found)
+
+    def conditions(self, deployment: Deployment, _now: Instant) -> tuple[Condition, ...]:
+        """The condition CanaryAnalysis of a deployment that has an analysis: the worst of them."""
+        return worst(self._view(each) for each in self._canaries.values() if _about(each.definition, deployment.key))
+
+
+def _about(definition: CanaryAnalysis, key: DeploymentKey) -> bool:
+    return (definition.namespace, definition.target.name) == (key.namespace, key.name)
+
+
+def _asks(definition: CanaryAnalysis) -> bool:
+    """Whether any metric is a query."""
+    gates = (step.analysis for step in definition.steps)
+    return any(
+        isinstance(metric.measure, PromqlMetric) for gate in gates if gate is not None for metric in gate.metrics
+    )

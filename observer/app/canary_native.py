@@ -1,0 +1,332 @@
+"""The native source of canary analyses: which Pods belong to which revision, and what their reads counted in a step.
+
+The router is preferred where it measures a signal for each worker: it measures both revisions with the same code. Which
+of the two it was stands in each observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from observer.fleet import Record
+from observer.judge.canary.attribution import PodFact, attribute
+from observer.judge.canary.warmup import warm_from
+from observer.measure.canary_cells import Counted, Gathering, Number, Part, by_label
+from observer.store import Store
+from router_contract.canary import Analysis, CanaryAnalysis, MeasuredBy, NativeKind, NativeMetric
+from router_contract.canary_inputs import Baseline, Mix, NativeObservation
+from router_contract.readings import Histogram, Instant
+from router_contract.signals import SIGNALS
+from router_contract.targets import Component, Deployment, DeploymentKey, Member, Ready, RoleKind, TargetKey
+from router_contract.vocabulary import Absence, Term
+
+ROUTER: Final = "router"
+_WORKER: Final = "worker"
+_ENDED: Final = "requests-finished"
+_HITS: Final = NativeMetric(kind=NativeKind.RATIO, signal="prefix-cache-hits", total="prefix-cache-queries")
+_PROMPTS: Final = NativeMetric(kind=NativeKind.MEAN, signal="request-prompt-tokens")
+_MIX: Final = {"\0hit rate": _HITS, "\0prompt length": _PROMPTS}
+"""What says whether the two revisions were asked alike; no metric is named so."""
+
+
+class Way(msgspec.Struct, frozen=True, kw_only=True):
+    """How a metric is measured: by whom, by which signals; ``unavailable`` says why it cannot be."""
+
+    by: MeasuredBy
+    signal: str
+    total: str | None = None
+    unavailable: str = ""
+
+
+class Sides:
+    """The Pods of an analysis's component at one moment, by revision."""
+
+    def __init__(self, definition: CanaryAnalysis, deployment: Deployment | None) -> None:
+        self.definition = definition
+        self.deployment = deployment
+        found = [] if deployment is None else list(_members(deployment, definition.component))
+        self.members = {member.name: member for member in found}
+        facts = [
+            PodFact(uid=each.uid, name=each.name, revision=each.revision, leads=each.serves)
+            for each in found
+            if not each.ancillary
+        ]
+        told = attribute(facts, definition.canary, definition.stable, None)
+        self.canary, self.stable = told.canary, told.stable
+        self.unattributed = tuple(name for name, _ in told.unattributed)
+
+    @cached_property
+    def restarted_at(self) -> float | None:
+        """The newest start of a canary Pod that a platform told."""
+        times = [self.members[name].started_at for name in self.canary]
+        return max((time for time in times if time is not None), default=None)
+
+    @cached_property
+    def mixed_pairing(self) -> bool:
+        """Whether prefill and decode both run both revisions, so that one request may cross them."""
+        pair = {RoleKind.PREFILL, RoleKind.DECODE}
+        roles = [] if self.deployment is None else [role for role in self.deployment.roles if role.kind in pair]
+        both = {self.definition.canary, self.definition.stable}
+        return {role.kind for role in roles} == pair and all(
+            both <= {member.revision for member in role.members()} for role in roles
+        )
+
+
+class NativeSource:
+    """Looks at the store for one analysis. `look` counts what came since the last look; `observe` makes a sample's part."""
+
+    def __init__(self, store: Store, fresh_seconds: float) -> None:
+        self._store = store
+        self._fresh = fresh_seconds
+
+    def sides(self, definition: CanaryAnalysis) -> Sides:
+        """The Pods as they are now."""
+        key = DeploymentKey(definition.namespace, definition.target.name)
+        return Sides(definition, next((each for each in self._store.deployments() if each.key == key), None))
+
+    def look(self, sides: Sides, analysis: Analysis, gathering: Gathering, now: Instant) -> None:
+        """Count what every Pod's reads grew by since the last look."""
+        gathering.tick(now.wall)
+        metrics = _native(analysis)
+        if not metrics:
+            return
+        warm = {name: self._warm(sides, name, analysis, gathering.opened) for name in (*sides.canary, *sides.stable)}
+        for what, measure in metrics.items():
+            way = self._way(sides, measure)
+            if way.unavailable:
+                continue
+            for is_canary, names in ((True, sides.canary), (False, sides.stable)):
+                part = Part(what=what, canary=is_canary)
+                for record, pod, counted in self._counted(sides, measure, way, names):
+                    start = record.chain.process_start
+                    own = way.by is MeasuredBy.ENGINE or sides.definition.component == ROUTER
+                    known = own and start is not None and start >= gathering.opened
+                    life = record.target.key
+                    gathering.add(part, life, pod, counted, counts=warm[pod], from_zero=known)
+                    if record.chain.resets > gathering.resets.setdefault((part, life), record.chain.resets):
+                        gathering.resets[part, life] = record.chain.resets
+                        gathering.restarted(part)
+
+    def observe(self, sides: Sides, analysis: Analysis, gathering: Gathering, now: Instant) -> list[NativeObservation]:
+        """What each native metric of a sample saw, up to the last look."""
+        found = []
+        for what, measure in _native(analysis).items():
+            if what in _MIX:
+                continue
+            way = self._way(sides, measure)
+            mine, theirs = Part(what=what, canary=True), Part(what=what, canary=False)
+            expected = [name for name in sides.canary if not sides.members[name].terminating]
+            missing = self._missing(sides, way, expected, now)
+            baseline = None
+            if sides.stable:
+                window = gathering.whole(theirs, now.wall)
+                baseline = Baseline(window=window, mix=self._mix(gathering, now, canary=False))
+            found.append(
+                NativeObservation(
+                    metric=what,
+                    measured_by=way.by,
+                    since_step=gathering.whole(mine, now.wall),
+                    recent=gathering.recent(mine, now.wall),
+                    stable=baseline,
+                    mix=self._mix(gathering, now, canary=True),
+                    expected=len(expected),
+                    missing=missing,
+                    warming=tuple(
+                        name
+                        for name in expected
+                        if name not in missing and not self._warm(sides, name, analysis, gathering.opened)
+                    ),
+                    unattributed=sides.unattributed,
+                    mixed_pairing=sides.mixed_pairing,
+                    unavailable=way.unavailable or self._unseen(sides, measure, way),
+                )
+            )
+        return found
+
+    def _mix(self, gathering: Gathering, now: Instant, *, canary: bool) -> Mix:
+        hits, prompts = (gathering.whole(Part(what=what, canary=canary), now.wall).cells for what in _MIX)
+        asked = sum(cell.total for cell in hits)
+        lengths = [cell.histogram for cell in prompts if cell.histogram is not None]
+        count = sum(each.count for each in lengths)
+        return Mix(
+            hit_rate=sum(cell.events for cell in hits) / asked if asked else None,
+            prompt_tokens=sum(each.sum for each in lengths) / count if count else None,
+        )
+
+    def _records(self, sides: Sides, by: MeasuredBy, name: str) -> list[Record]:
+        """What is kept of the targets that measure one Pod."""
+        routers = sides.deployment.router if sides.deployment is not None else None
+        engine = sides.definition.component != ROUTER
+        if by is MeasuredBy.ROUTER and engine:
+            members: Iterable[Member] = routers.members if routers is not None else ()
+        else:
+            members = (sides.members[name],)
+        component = Component.ENGINE if by is MeasuredBy.ENGINE else Component.ROUTER
+        found = (self._record(sides, member, component) for member in members)
+        return [record for record in found if record is not None]
+
+    def _record(self, sides: Sides, member: Member, component: Component) -> Record | None:
+        if member.metrics is None or sides.deployment is None:
+            return None
+        return self._store.record(TargetKey(sides.deployment.key, member.uid, component, member.metrics.port))
+
+    def _counted(
+        self, sides: Sides, measure: NativeMetric, way: Way, names: Iterable[str]
+    ) -> Iterable[tuple[Record, str, Counted]]:
+        """Each record's totals for each Pod that it measures."""
+        shared = way.by is MeasuredBy.ROUTER and sides.definition.component != ROUTER
+        if not shared:
+            for name in names:
+                for record in self._records(sides, way.by, name):
+                    if record.chain.totals is not None:
+                        found = _read(record, measure, way, "")
+                        yield record, name, found.get("", Counted())
+            return
+        workers = {_authority(sides.members[name]): name for name in names}
+        some = next(iter(workers.values()), None)
+        for record in self._records(sides, way.by, some) if some is not None else ():
+            if record.chain.totals is None:
+                continue
+            for worker, counted in _read(record, measure, way, _WORKER).items():
+                name = workers.get(_plain(worker), "")
+                if name:
+                    yield record, name, counted
+
+    def _missing(self, sides: Sides, way: Way, expected: Iterable[str], now: Instant) -> tuple[str, ...]:
+        """Pods whose newest good read is too old, or has the signal's family unreadable."""
+        missing = []
+        for name in expected:
+            records = self._records(sides, way.by, name)
+            if not records or any(self._stale(record, way, now) for record in records):
+                missing.append(name)
+        return tuple(missing)
+
+    def _stale(self, record: Record, way: Way, now: Instant) -> bool:
+        if record.read_at is None or now.mono - record.read_at.mono > self._fresh or record.chain.tail is None:
+            return True
+        unreadable = record.chain.tail.plan.unreadable
+        return way.signal in unreadable or way.total in unreadable
+
+    def _warm(self, sides: Sides, name: str, analysis: Analysis, entered: float) -> bool:
+        """Whether a Pod's requests count now.
+
+        Where no platform tells readiness, the first good read of its metrics stands for it: an engine serves those
+        only once it is up.
+        """
+        member = sides.members[name]
+        component = Component.ROUTER if sides.definition.component == ROUTER else Component.ENGINE
+        record = self._record(sides, member, component)
+        if record is None or record.chain.first_at is None or record.read_at is None or member.ready is Ready.FALSE:
+            return False
+        if not analysis.warm_up.requests and not analysis.warm_up.seconds:
+            return True
+        reads = [(record.read_at.wall, _ended(record))]
+        return warm_from(analysis.warm_up, entered, record.chain.first_at.wall, reads) is not None
+
+    def _way(self, sides: Sides, measure: NativeMetric) -> Way:
+        """By whom a metric is measured."""
+        total = measure.total
+        if sides.definition.component == ROUTER:
+            return self._checked(sides, measure, Way(by=MeasuredBy.ROUTER, signal=measure.signal, total=total), "")
+        if measure.signal.startswith("router-"):
+            way = Way(by=MeasuredBy.ROUTER, signal=measure.signal, total=total)
+            if measure.measured_by is MeasuredBy.ENGINE:
+                return msgspec.structs.replace(
+                    way, unavailable=f"{measure.signal} is the router's signal, not an engine's"
+                )
+            return self._checked(sides, measure, way, _WORKER)
+        if measure.measured_by is not MeasuredBy.ENGINE:
+            other = f"router-{total}" if total is not None else None
+            way = Way(by=MeasuredBy.ROUTER, signal=f"router-{measure.signal}", total=other)
+            known = way.signal in SIGNALS and (other is None or other in SIGNALS)
+            told = self._checked(sides, measure, way, _WORKER) if known else None
+            if told is not None and not told.unavailable:
+                return told
+            if measure.measured_by is MeasuredBy.ROUTER:
+                return msgspec.structs.replace(way, unavailable=f"no router here measures {measure.signal} by worker")
+        return self._checked(sides, measure, Way(by=MeasuredBy.ENGINE, signal=measure.signal, total=total), "")
+
+    def _checked(self, sides: Sides, measure: NativeMetric, way: Way, label: str) -> Way:
+        """The way, or why it is none: no table of these programs has the signal, or not with these labels."""
+        names = (*sides.canary, *sides.stable)
+        records = [record for name in names for record in self._records(sides, way.by, name)]
+        for signal, wanted in ((way.signal, tuple(name for name, _ in measure.where)), (way.total, ())):
+            if signal is None or not records:
+                continue
+            terms = [term for record in records for term in _terms(record, signal)]
+            need = {*wanted, label} - {""}
+            if any(need <= {ours for ours, _ in term.keep} for term in terms):
+                continue
+            by = f" by {', '.join(sorted(need))}" if need else ""
+            programs = ", ".join(sorted({record.target.software for record in records}))
+            return msgspec.structs.replace(way, unavailable=f"{programs} does not tell {signal}{by}")
+        return way
+
+    def _unseen(self, sides: Sides, measure: NativeMetric, way: Way) -> str:
+        """Why events that no Pod ever exported may not be taken for zero; empty where they may."""
+        if measure.kind not in {NativeKind.RATIO, NativeKind.RATE}:
+            return ""
+        names = (*sides.canary, *sides.stable)
+        records = [record for name in names for record in self._records(sides, way.by, name)]
+        lazy = any(term.absence is Absence.NOT_YET for record in records for term in _terms(record, way.signal))
+        totals = [record.chain.totals for record in records if record.chain.totals is not None]
+        if lazy or not totals or any(by_label(each, way.signal, measure.where) for each in totals):
+            return ""
+        labels = "".join(f" with {name}={value}" for name, value in measure.where)
+        return f"no Pod exports a series of {way.signal}{labels}"
+
+
+def _native(analysis: Analysis) -> dict[str, NativeMetric]:
+    """The native metrics of a gate, and what a comparison of latencies needs beside them."""
+    found = {each.name: each.measure for each in analysis.metrics if isinstance(each.measure, NativeMetric)}
+    return found | _MIX if any(each.relative is not None for each in found.values()) else found
+
+
+def _members(deployment: Deployment, component: str) -> Iterable[Member]:
+    if component == ROUTER:
+        yield from deployment.router.members if deployment.router is not None else ()
+        return
+    for role in deployment.roles:
+        yield from role.members()
+
+
+def _terms(record: Record, signal: str) -> Iterable[Term]:
+    return (term for term in record.vocabulary.terms if term.signal == signal) if record.vocabulary is not None else ()
+
+
+def _read(record: Record, measure: NativeMetric, way: Way, label: str) -> dict[str, Counted]:
+    """One record's totals of a metric, by a label's value."""
+    if record.chain.totals is None:
+        return {}
+    first = by_label(record.chain.totals, way.signal, measure.where, label)
+    whole: Mapping[str, Number] = {} if way.total is None else by_label(record.chain.totals, way.total, (), label)
+    found = {}
+    for name in first.keys() | whole.keys():
+        value, total = first.get(name), whole.get(name)
+        found[name] = Counted(
+            events=value if isinstance(value, float) else None,
+            total=total if isinstance(total, float) else None,
+            histogram=value if isinstance(value, Histogram) else None,
+        )
+    return found
+
+
+def _ended(record: Record) -> float:
+    """Requests that a program has finished, as far as its reads tell."""
+    value = by_label(record.chain.totals, _ENDED).get("") if record.chain.totals is not None else None
+    return value if isinstance(value, float) else 0.0
+
+
+def _authority(member: Member) -> str:
+    return member.api.authority if member.api is not None else ""
+
+
+def _plain(worker: str) -> str:
+    """The ``host:port`` of a worker's address, without scheme, rank and path."""
+    return (
+        worker.partition("://")[2].partition("/")[0].partition("@")[0] if "://" in worker else worker.partition("@")[0]
+    )

@@ -1,0 +1,102 @@
+"""The verb ``canary``: where a canary analysis stands, with both sides and the sentence that says what holds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from observer.cli.exits import EPILOG
+from observer.cli.output import grouped, show
+from observer.cli.show import Asked, asking
+
+_UNKNOWN = "unknown"
+
+
+@click.command(epilog=EPILOG)
+@click.argument("name")
+@asking(all_namespaces=False)
+def canary(asked: Asked, name: str) -> None:
+    """Show a canary analysis: its step, its verdict, what it decides and why, and every metric on both sides.
+
+    NAME is the analysis's own name. `--watch` follows it.
+    """
+
+    def ask() -> Any:
+        return asked.get(f"/api/v1/namespaces/{asked.namespace}/canaries/{name}")
+
+    def draw(answer: Any, wide: bool, _: int | None) -> RenderableType:
+        return canary_picture(answer, wide=wide)
+
+    show(ask, asked.form, draw, asked.watch)
+
+
+def canary_picture(answer: dict[str, Any], *, wide: bool) -> RenderableType:
+    """The whole answer as text and a table."""
+    status = answer["status"]
+    if status is None:
+        return grouped([Text("nothing was judged yet"), *_notes(answer)])
+    parts: list[RenderableType] = [_summary(answer, status), Text(status.get("message", "")), *_notes(answer)]
+    results = [*status.get("metricResults", ()), *status.get("dryRunResults", ())]
+    if results:
+        parts.insert(2, metrics_table(results, wide=wide))
+    return grouped(parts)
+
+
+def _summary(answer: dict[str, Any], status: dict[str, Any]) -> Table:
+    spec = answer["spec"]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    cells = {
+        "TARGET": f"{spec['targetRef']['name']}/{spec['component']}",
+        "STABLE": spec["stable"]["revision"],
+        "CANARY": spec["canary"]["revision"],
+        "STEP": f"{min(status.get('currentStep', 0) + 1, spec['steps'])}/{spec['steps']}",
+        "VERDICT": _UNKNOWN if answer["stale"] or "verdict" not in status else status["verdict"],
+        "DECISION": status.get("decision", _UNKNOWN),
+        "FAILED": f"{status.get('analysisFailedChecks', 0)}/{status.get('failureLimit', '-')}",
+        "REASON": status.get("reason", _UNKNOWN),
+        "AGE": _UNKNOWN if answer["sampleAgeSeconds"] is None else f"{answer['sampleAgeSeconds']:.0f} s",
+    }
+    for name in cells:
+        table.add_column(name)
+    table.add_row(*cells.values())
+    return table
+
+
+def metrics_table(results: list[dict[str, Any]], *, wide: bool) -> Table:
+    """Each metric with the canary's number, stable's, and what a pass wants."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    names = ["METRIC", "VERDICT", "REASON", "CANARY", "STABLE", "WANTED", "SAMPLES", "BY"]
+    for column in names + (["LOW", "HIGH", "PODS", "MESSAGE"] if wide else []):
+        table.add_column(column)
+    for each in results:
+        need = f" of {each['need']}" if each.get("need") is not None else ""
+        cells = [
+            each["name"] + ("" if each.get("required", True) else " (dry run)"),
+            each["verdict"],
+            each["reason"],
+            _number(each.get("estimate")),
+            _number(each.get("stableEstimate")),
+            f"{each['operator']} {each['threshold']}",
+            f"{_number(each.get('samples'))}{need}",
+            each.get("measuredBy") or "query",
+        ]
+        if wide:
+            missing = each.get("missingCount", 0)
+            pods = f"{each.get('expectedPods', 0) - missing}/{each.get('expectedPods', 0)}"
+            cells += [_number(each.get("low")), _number(each.get("high")), pods, each.get("message", "")]
+        table.add_row(*cells)
+    return table
+
+
+def _notes(answer: dict[str, Any]) -> list[RenderableType]:
+    """What is wrong or in doubt, a sentence each."""
+    found = ["The answer is stale: nothing may be concluded from it."] if answer["stale"] and answer["status"] else []
+    return [Text(each) for each in (*found, *answer["warnings"], *answer["problems"])]
+
+
+def _number(value: float | None) -> str:
+    return _UNKNOWN if value is None else f"{value:.6g}"

@@ -1,0 +1,72 @@
+"""One canary analysis as exporters show it: its definition, its status, and how old what it says is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from router_contract.canary import CanaryAnalysis
+from router_contract.canary_results import CanaryStatus, Decision, Verdict
+from router_contract.readings import Instant
+from router_contract.targets import DeploymentKey
+
+FINAL: Final = frozenset({Decision.ROLLBACK, Decision.FAILED})
+"""Decisions that need no further sample to stay true."""
+LOOK_SECONDS: Final = 30.0
+"""Everything is looked at far more often; an answer whose look is older than this says nothing of now."""
+
+
+class CanaryView(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one analysis at ``now``.
+
+    ``status`` is ``None`` before the first look; ``looked`` is when the last one was stored, ``sampled_at`` (wall
+    seconds) when the last counted sample was completed. ``interval`` and ``deadline`` (seconds) are of the current step,
+    ``None`` where it asks for no sample. ``stalls_at`` is wall seconds. ``problems`` are sentences about the configuration and
+    the state file. ``tallies`` count samples by verdict and reason since the observer started.
+    """
+
+    definition: CanaryAnalysis
+    now: Instant
+    status: CanaryStatus | None = None
+    looked: Instant | None = None
+    sampled_at: float | None = None
+    interval: float | None = None
+    deadline: float = 0.0
+    stalls_at: float | None = None
+    warnings: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    tallies: tuple[tuple[str, str, int], ...] = ()
+
+    @property
+    def key(self) -> DeploymentKey:
+        """The analysis's own namespace and name."""
+        return DeploymentKey(self.definition.namespace, self.definition.name)
+
+    @property
+    def deployment(self) -> DeploymentKey:
+        """The deployment that it is about."""
+        return DeploymentKey(self.definition.namespace, self.definition.target.name)
+
+    @property
+    def sample_age(self) -> float | None:
+        """Seconds since the last counted sample; ``None`` without one."""
+        return None if self.sampled_at is None else max(0.0, self.now.wall - self.sampled_at)
+
+    @property
+    def stale(self) -> bool:
+        """Whether what it says may no longer hold.
+
+        Nobody looked for long, or samples are due and the last one is older than two intervals and a deadline.
+        """
+        if self.status is None or self.looked is None or self.now.mono - self.looked.mono > LOOK_SECONDS:
+            return True
+        if self.status.decision in FINAL or self.interval is None or self.sample_age is None:
+            return False
+        return self.sample_age > 2 * self.interval + self.deadline
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the last sample; Inconclusive without one, and when it is stale."""
+        told = None if self.status is None else self.status.verdict
+        return Verdict.INCONCLUSIVE if told is None or self.stale else told

@@ -1,0 +1,113 @@
+"""The gate, the facade and the families: three answers stay three, and what is not known is never a number."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from exporters.canary_document import Asked, canary_document, gate_document
+from exporters.canary_facade import FacadeError, answer
+from exporters.canary_families import canary_families
+from router_contract.canary_results import Decision, Reason, Verdict
+from tests.exporters.canaries import NOW, Source, status, view, with_value
+
+ROLLBACK = status(Verdict.FAILED, Decision.ROLLBACK, Reason.THRESHOLD_BREACHED)
+NONE = status(None, Decision.HOLD, Reason.AWAITING_SAMPLE, step=1, results=())
+
+
+@pytest.mark.parametrize(
+    ("made", "asked", "verdict", "decision", "reason"),
+    [
+        pytest.param(view(), Asked(), "Passed", "Hold", "Bake", id="as-judged"),
+        pytest.param(view(), Asked(revision="2"), "Passed", "Hold", "Bake", id="this-revision"),
+        pytest.param(view(), Asked(revision="3"), "Inconclusive", "Hold", "RevisionMismatch", id="other-revision"),
+        pytest.param(view(), Asked(max_age=5), "Inconclusive", "Hold", "TooOld", id="older-than-asked"),
+        pytest.param(view(age=91), Asked(), "Inconclusive", "Hold", "Stale", id="no-sample-for-long"),
+        pytest.param(view(look_age=31), Asked(), "Inconclusive", "Hold", "Stale", id="nobody-looked"),
+        pytest.param(view(NONE), Asked(), "Inconclusive", "Hold", "AwaitingSample", id="no-sample-in-this-step"),
+        pytest.param(view(NONE), Asked(step=0), "Passed", "Advance", "StepPassed", id="an-earlier-step"),
+        pytest.param(view(), Asked(step=1), "Inconclusive", "Hold", "StepMismatch", id="a-later-step"),
+        pytest.param(view(ROLLBACK), Asked(), "Failed", "Rollback", "ThresholdBreached", id="rollback"),
+        pytest.param(view(ROLLBACK, age=9000), Asked(max_age=5), "Failed", "Rollback", "ThresholdBreached", id="final"),
+        pytest.param(view(ROLLBACK), Asked(step=0), "Failed", "Rollback", "ThresholdBreached", id="rollback-of-a-step"),
+        pytest.param(view(ROLLBACK, look_age=31), Asked(), "Inconclusive", "Hold", "Stale", id="old-rollback"),
+    ],
+)
+def test_the_gate(made: Any, asked: Asked, verdict: str, decision: str, reason: str) -> None:
+    found = gate_document(made, asked)
+    assert found is not None
+    assert (found["verdict"], found["decision"], found["reason"]) == (verdict, decision, reason)
+
+
+def test_before_the_first_look_the_gate_has_no_answer() -> None:
+    assert gate_document(view(judged=False), Asked()) is None
+    assert canary_document(view(judged=False))["status"] is None
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_only_finite_numbers_are_written(number: float) -> None:
+    made = view(status(results=(with_value(number),)))
+    found = gate_document(made, Asked())
+    assert found is not None
+    assert found["metrics"][0]["estimate"] is None
+    assert canary_document(made)["status"]["metricResults"][0]["estimate"] is None
+
+
+@pytest.mark.parametrize(
+    ("query", "values"),
+    [
+        ("modeldeployment_canary_verdict", ["1"]),
+        ('modeldeployment_canary_verdict{namespace="demo",name="chat-2"}', ["1"]),
+        ('modeldeployment_canary_verdict{revision!="2"}', []),
+        ('modeldeployment_canary_verdict{revision=~"2|3", component="engine",}', ["1"]),
+        ('modeldeployment_canary_verdict{revision!~"2|3"}', []),
+        ('modeldeployment_canary_metric_value{metric="errors"}', ["0.002"]),
+        (" vector( 1 ) ", ["1"]),
+    ],
+)
+def test_the_facade_answers_selectors(query: str, values: list[str]) -> None:
+    assert [each["value"] for each in answer(query, [view()], NOW.wall)] == [[NOW.wall, each] for each in values]
+
+
+@pytest.mark.parametrize(
+    ("made", "values"),
+    [
+        pytest.param(view(ROLLBACK), ["0"], id="failed"),
+        pytest.param(view(NONE), [], id="inconclusive"),
+        pytest.param(view(age=91), [], id="stale"),
+        pytest.param(view(judged=False), [], id="unknown"),
+    ],
+)
+def test_the_facade_keeps_three_answers(made: Any, values: list[str]) -> None:
+    found = answer("modeldeployment_canary_verdict", [made], NOW.wall)
+    assert [each["value"][1] for each in found] == values
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "up",
+        "sum(modeldeployment_canary_verdict)",
+        "vector(2)",
+        "modeldeployment_canary_verdict{name=chat}",
+        'modeldeployment_canary_verdict{name=~"(a+)+b"}',
+        'modeldeployment_canary_verdict{name=~"("}',
+        "modeldeployment_canary_verdict[5m]",
+        "x" * 5000,
+    ],
+)
+def test_the_facade_refuses_everything_else(query: str) -> None:
+    with pytest.raises(FacadeError):
+        answer(query, [view()], NOW.wall)
+
+
+def test_families_have_no_series_for_what_is_not_known() -> None:
+    def names(made: Any) -> set[str]:
+        families = canary_families(Source(made))
+        return {each.name.removeprefix("modeldeployment_canary_") for each in families if list(each.rows(None))}  # type: ignore[arg-type]  # these rows need no snapshot
+
+    assert {"verdict", "metric_value", "metric_threshold", "metric_samples", "decision"} <= names(view())
+    assert not {"verdict", "metric_value", "metric_samples"} & names(view(age=91))
+    assert names(view(judged=False)) == {"evaluations_total"}
