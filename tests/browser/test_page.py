@@ -50,7 +50,7 @@ async def test_a_page_opens_in_every_look_and_axe_finds_no_serious_fault(browser
             assert await page.locator("h1").count() == 1
             if name == "deployment":
                 await page.locator("#charts").scroll_into_view_if_needed()
-                await page.locator("#charts[data-drawn]").wait_for()
+                await page.locator("#charts .bk-Plot").first.wait_for(state="attached")
                 await page.evaluate("window.scrollTo(0, 0)")
             found += [f"{look}: {each}" for each in [*faults, *await serious(page)]]
             over = await page.evaluate(OVERFLOW)

@@ -50,7 +50,7 @@ async def weighed(browser: Browser, url: str) -> tuple[float, float]:
     charts = page.locator("#charts")
     if await charts.count():
         await charts.scroll_into_view_if_needed()
-        await page.locator("#charts[data-drawn]").wait_for()
+        await page.locator("#charts .bk-Plot").first.wait_for(state="attached")
     total = sum(sizes.values())
     await context.close()
     return before, total

@@ -25,6 +25,7 @@
   const COLOURS = ["#3b82c4", "#d9822b", "#4c9a52"];
   const DASHES = [[], [6, 3], [2, 2]];
   const charts = [];
+  const empty = [];
 
   const load = (url) => new Promise((done, failed) => {
     const script = document.createElement("script");
@@ -46,6 +47,8 @@
     }).join("; ");
   }
 
+  const known = (past, lines) => lines.some(([, name]) => (past.series[name] || []).some((value) => value !== null));
+
   function data(past, lines) {
     const made = { time: past.times.map((wall) => wall * 1000) };
     for (const [, name] of lines) made[name] = numbers(past.series[name]);
@@ -60,8 +63,8 @@
     const rule = style.getPropertyValue("--line").trim();
     const figure = document.createElement("figure");
     const caption = document.createElement("figcaption");
-    const known = lines.some(([, name]) => (past.series[name] || []).some((value) => value !== null));
-    if (!known) {
+    if (!known(past, lines)) {
+      empty.push(lines);
       caption.textContent = `${title}: ${words(past, lines)}`;
       figure.append(caption);
       place.append(figure);
@@ -76,7 +79,7 @@
     const source = new (M("ColumnDataSource"))({ data: data(past, lines) });
     const plot = new (M("Plot"))({
       title: new (M("Title"))({ text: unit ? `${title} (${unit})` : title, text_color: ink, text_font_size: "12px" }),
-      x_range: new (M("DataRange1d"))(), y_range: new (M("DataRange1d"))({ start: 0 }), sizing_mode: "stretch_both",
+      x_range: new (M("DataRange1d"))({ min_interval: 60000 }), y_range: new (M("DataRange1d"))({ start: 0 }), sizing_mode: "stretch_both",
       background_fill_color: null, border_fill_color: null, outline_line_color: rule, toolbar_location: null,
     });
     const text = { axis_line_color: rule, major_label_text_color: ink, major_tick_line_color: rule, minor_tick_line_color: null };
@@ -89,6 +92,9 @@
       const glyph = new (M("Line"))({ x: { field: "time" }, y: { field: name }, line_width: 2, line_color: COLOURS[at], line_dash: DASHES[at] });
       const renderer = new (M("GlyphRenderer"))({ data_source: source, glyph });
       plot.add_renderers(renderer);
+      // A single sample between two gaps has no line: it is a dot.
+      const dot = new (M("Scatter"))({ x: { field: "time" }, y: { field: name }, size: 4, fill_color: COLOURS[at], line_color: null });
+      plot.add_renderers(new (M("GlyphRenderer"))({ data_source: source, glyph: dot }));
       return new (M("LegendItem"))({ label: { value: label }, renderers: [renderer] });
     });
     if (items.length > 1) {
@@ -120,18 +126,28 @@
     try {
       const [found] = await Promise.all([past(), load(body.dataset.bokeh)]);
       window.Bokeh.set_log_level("error");
-      for (const [title, unit, lines] of DRAWN) await draw(found, title, unit, lines);
-      place.dataset.drawn = String(found.times.length);
+      await drawAll(found);
       setInterval(renew, 10000);
     } catch (error) {
       place.append(`No charts: ${error.message}`);
     }
   }
 
+  async function drawAll(found) {
+    charts.length = empty.length = 0;
+    place.textContent = "";
+    for (const [title, unit, lines] of DRAWN) await draw(found, title, unit, lines);
+    place.dataset.drawn = String(found.times.length);
+  }
+
   async function renew() {
     if (document.hidden) return;
     try {
       const found = await past();
+      if (empty.some((lines) => known(found, lines))) {
+        await drawAll(found);
+        return;
+      }
       for (const { source, lines, caption } of charts) {
         source.data = data(found, lines);
         caption.textContent = words(found, lines);
