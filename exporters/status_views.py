@@ -49,6 +49,7 @@ def _view(view: RouterView, now: Instant, hosts: Mapping[tuple[str, int | None],
         **({"circuitsAgeSeconds": _age(view.circuits_read_at, now)} if view.circuits_read_at is not None else {}),
         "workers": [_worker(row, hosts) for row in view.workers],
         "passedOver": [{"source": source, "why": why} for source, why in view.passed_over],
+        **({"problems": list(view.problems)} if view.problems else {}),
     }
 
 

@@ -6,14 +6,19 @@ publisher that connects outwards, or has no fixed port, cannot be dialled and is
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
+from router_contract.router_views import MAX_SHOWN, parse_rank
 from router_contract.targets import KvEventSource
 
 VLLM_PATH = "/kv_event_sources"
 SGLANG_PATH = "/server_info"
+MAX_TOPIC = 4096
+"""Characters of a topic."""
+_MAX_PORT = 65_535
+_MAX_RANKS = 1024
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +37,7 @@ def from_vllm(body: bytes, host: str) -> Sources:
     """Read ``GET /kv_event_sources``: one configuration for each data-parallel rank."""
     try:
         ranks = msgspec.json.decode(body, type=dict[str, dict[str, Any]])
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         return Sources(problems=(f"{VLLM_PATH}: {error}",))
     sources: list[KvEventSource] = []
     problems: list[str] = []
@@ -40,15 +45,17 @@ def from_vllm(body: bytes, host: str) -> Sources:
         if not found.get("enable_kv_cache_events") or found.get("publisher") != "zmq":
             continue
         endpoint = _dialable(found.get("endpoint"), host)
-        if endpoint is None or not name.isdigit():
-            problems.append(f"rank {name}: the publisher at {found.get('endpoint')!r} cannot be dialled")
+        rank = parse_rank(name) if name.isascii() and name.isdecimal() else None
+        if endpoint is None or rank is None:
+            at = repr(found.get("endpoint"))[:MAX_SHOWN]
+            problems.append(f"rank {name[:MAX_SHOWN]}: the publisher at {at} cannot be dialled")
             continue
         sources.append(
             KvEventSource(
                 endpoint=endpoint,
                 replay_endpoint=_dialable(found.get("replay_endpoint"), host),
-                topic=str(found.get("topic") or ""),
-                rank=int(name),
+                topic=_topic(found),
+                rank=rank,
             )
         )
     return Sources(sources=tuple(sources), problems=tuple(problems))
@@ -58,7 +65,7 @@ def from_sglang(body: bytes, host: str) -> Sources:
     """Read ``GET /server_info``: a base port for publishing, one for replay, and the number of ranks."""
     try:
         found = msgspec.json.decode(body, type=dict[str, Any]).get("kv_events")
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         return Sources(problems=(f"{SGLANG_PATH}: {error}",))
     if not isinstance(found, dict) or found.get("publisher") != "zmq":
         return Sources()
@@ -67,19 +74,31 @@ def from_sglang(body: bytes, host: str) -> Sources:
         found.get("dp_size", 1),
         found.get("replay_endpoint_port_base"),
     )
-    if not isinstance(base, int) or not isinstance(ranks, int):
-        return Sources(problems=(f"{SGLANG_PATH}: endpoint_port_base {base!r} and dp_size {ranks!r}: wanted integers",))
+    counted = isinstance(ranks, int) and not isinstance(ranks, bool) and 0 <= ranks <= _MAX_RANKS
+    if not isinstance(ranks, int) or not counted or not _is_port(base) or not _is_port(base + max(ranks - 1, 0)):
+        told = f"endpoint_port_base {repr(base)[:MAX_SHOWN]} and dp_size {repr(ranks)[:MAX_SHOWN]}"
+        return Sources(problems=(f"{SGLANG_PATH}: {told}: wanted ports and at most {_MAX_RANKS} ranks",))
     return Sources(
         sources=tuple(
             KvEventSource(
                 endpoint=tcp(host, base + rank),
-                replay_endpoint=tcp(host, replay + rank) if isinstance(replay, int) else None,
-                topic=str(found.get("topic") or ""),
+                replay_endpoint=tcp(host, replay + rank) if _is_port(replay) and _is_port(replay + rank) else None,
+                topic=_topic(found),
                 rank=rank,
             )
-            for rank in range(min(ranks, 1024))
+            for rank in range(ranks)
         )
     )
+
+
+def _is_port(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_PORT
+
+
+def _topic(found: dict[str, Any]) -> str:
+    """What to subscribe to; a topic that no publisher can have is none: then everything is received."""
+    topic = found.get("topic")
+    return topic if isinstance(topic, str) and len(topic) <= MAX_TOPIC else ""
 
 
 def _dialable(endpoint: object, host: str) -> str | None:
@@ -87,7 +106,7 @@ def _dialable(endpoint: object, host: str) -> str | None:
     if not isinstance(endpoint, str) or not endpoint.startswith("tcp://"):
         return None
     address, _, port = endpoint.removeprefix("tcp://").rpartition(":")
-    if not port.isdigit() or port == "0":
+    if not (port.isascii() and port.isdecimal() and len(port) <= len(str(_MAX_PORT)) and _is_port(int(port))):
         return None
     # The publishers bind wildcards only; any other address makes them connect outwards, unless it was resolved to the
     # member's own by the engine (``tcp://*:0``).

@@ -63,14 +63,14 @@ def parse_event_sources(body: bytes, form: EventsForm, host: str) -> Sources:
         return Sources(problems=(listens,)) if listens else from_sglang(body, host)
     except ProbeError:
         raise
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProbeError(str(error)[:200]) from None
 
 
 def _listens_elsewhere(found: object, host: str) -> str:
     """Why publishers at a host that is not the member's cannot be dialled, or nothing."""
     at = found.get("endpoint_host", "*") if isinstance(found, dict) else "*"
-    if at in _WILDCARDS or str(at).strip("[]") == host:
+    if isinstance(at, str) and (at in _WILDCARDS or at.strip("[]") == host):
         return ""
     return (
         f"the publishers are at {_shown(at)}, which is not this member ({host}): they connect there or bind elsewhere"
@@ -80,7 +80,7 @@ def _listens_elsewhere(found: object, host: str) -> str:
 def _object(body: bytes) -> dict[str, Any]:
     try:
         document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # DecodeError is one; so is an integer of thousands of digits
         raise ProbeError(f"body of {len(body)} bytes is not one JSON document: {error}") from None
     if not isinstance(document, dict):
         raise ProbeError(f"body is {type(document).__name__}, an object is wanted")
@@ -88,5 +88,7 @@ def _object(body: bytes) -> dict[str, Any]:
 
 
 def _shown(value: object) -> str:
-    """A foreign value in a sentence: short, and absent said as such."""
+    """A foreign value in a sentence: short, however deep it is, and absent said as such."""
+    if isinstance(value, list | dict):
+        return f"{type(value).__name__} of {len(value)}"
     return "absent" if value is None else repr(value)[:80]

@@ -6,22 +6,31 @@ Every parser takes bytes and returns rows or raises `ViewError`, whose text name
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
 from router_contract.router_views import (
+    MAX_SHOWN,
     Circuit,
     CircuitReading,
     EndpointSeries,
     ViewError,
     WorkerRow,
+    shown_url,
     split_endpoint,
-    split_worker_url,
+    worker_address,
 )
 
 MAX_WORKERS = 16_384
 """Rows a view may hold; a longer list is refused, so that a broken router cannot fill our memory."""
+
+MAX_COUNT = 2**53
+"""The largest number of requests that is believed: up to it a float counts exactly."""
+MAX_REVISION = 2**63 - 1
+MAX_BOOT = 2**64 - 1
+MAX_ROLE = 128
+_PORT_DIGITS = 5
 
 _CIRCUITS = {0.0: Circuit.CLOSED, 1.0: Circuit.OPEN, 2.0: Circuit.HALF_OPEN}
 
@@ -29,11 +38,26 @@ _CIRCUITS = {0.0: Circuit.CLOSED, 1.0: Circuit.OPEN, 2.0: Circuit.HALF_OPEN}
 def _decode(body: bytes) -> dict[str, Any]:
     try:
         document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # DecodeError is one; so is an integer of thousands of digits
         raise ViewError(f"body of {len(body)} bytes is not one JSON document: {error}") from None
     if not isinstance(document, dict):
         raise ViewError(f"body is {type(document).__name__}, an object is wanted")
     return document
+
+
+def _shown(value: object) -> str:
+    """A foreign value in a sentence: short, however large or deep it is."""
+    if isinstance(value, list | dict):
+        return f"{type(value).__name__} of {len(value)}"
+    return repr(value)[:MAX_SHOWN]
+
+
+def _is_count(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT
+
+
+def _integer(value: object, low: int, high: int) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high else None
 
 
 def _rows(document: Mapping[str, Any], field: str) -> list[Any]:
@@ -51,7 +75,7 @@ def _known(row: object, where: str, allowed: frozenset[str]) -> dict[str, Any]:
         raise ViewError(f"{where} is {type(row).__name__}, an object is wanted")
     unknown = sorted(set(row) - allowed)
     if unknown:
-        raise ViewError(f"{where} has unknown field {unknown[0]!r}")
+        raise ViewError(f"{where} has unknown field {_shown(unknown[0])}")
     return row
 
 
@@ -70,12 +94,15 @@ def parse_observer_endpoints(body: bytes, *, journal: bool = False) -> tuple[str
     """
     document = _known(_decode(body), "payload", _PAYLOAD)
     router = _known(document.get("router"), "router", _ROUTER)
-    boot = router.get("boot_generation")
-    if not isinstance(boot, int) or isinstance(boot, bool) or boot <= 0:
-        raise ViewError(f"router.boot_generation is {boot!r}, a positive integer is wanted")
-    revision = document.get("registry_revision")
-    if revision is not None and (not isinstance(revision, int) or isinstance(revision, bool)):
-        raise ViewError(f"registry_revision is {revision!r}, an integer is wanted")
+    boot = _integer(router.get("boot_generation"), 1, MAX_BOOT)
+    if boot is None:
+        raise ViewError(
+            f"router.boot_generation is {_shown(router.get('boot_generation'))}, a positive integer of 64 bits is wanted"
+        )
+    told = document.get("registry_revision")
+    revision = _integer(told, -MAX_REVISION - 1, MAX_REVISION)
+    if told is not None and revision is None:
+        raise ViewError(f"registry_revision is {_shown(told)}, an integer of 64 bits is wanted")
     rows = tuple(_observer_row(row, index, journal) for index, row in enumerate(_rows(document, "workers")))
     return str(boot), revision, rows
 
@@ -88,19 +115,16 @@ def _observer_row(raw: object, index: int, journal: bool) -> WorkerRow:
     for name in sorted(_SELECTION):
         value = selection.get(name)
         if not isinstance(value, bool):
-            raise ViewError(f"{where}.selection.{name} is {value!r}, a boolean is wanted")
+            raise ViewError(f"{where}.selection.{name} is {_shown(value)}, a boolean is wanted")
         flags[name] = value
-    url = row.get("url")
-    if not isinstance(url, str) or not url:
-        raise ViewError(f"{where}.url is {url!r}, a non-empty string is wanted")
-    host, url_port, rank = split_worker_url(url)
+    url, host, url_port, rank = _address(row.get("url"), f"{where}.url")
     port = _port(row.get("port"), where)
     return WorkerRow(
         url=url,
         host=host,
         port=port if port is not None else url_port,
         rank=rank,
-        role=str(row.get("role") or ""),
+        role=_role(row.get("role"), where),
         registered=flags["registered"],
         healthy=flags["healthy"],
         circuit=Circuit.OPEN if flags["circuit_open"] else Circuit.CLOSED,
@@ -110,12 +134,30 @@ def _observer_row(raw: object, index: int, journal: bool) -> WorkerRow:
     )
 
 
+def _address(value: object, where: str) -> tuple[str, str, int | None, int | None]:
+    if not isinstance(value, str) or not value:
+        raise ViewError(f"{where} is {_shown(value)}, a non-empty string is wanted")
+    try:
+        return worker_address(value)
+    except ViewError as error:
+        raise ViewError(f"{where}: {error}") from None
+
+
+def _role(value: object, where: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str) or len(value) > MAX_ROLE:
+        raise ViewError(f"{where}.role is {_shown(value)}, a name of at most {MAX_ROLE} characters is wanted")
+    return value
+
+
 def _port(value: object, where: str) -> int | None:
     if value is None or value == "":
         return None
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and 0 < int(value) < 65_536:
+    digits = isinstance(value, str) and len(value) <= _PORT_DIGITS and value.isascii() and value.isdecimal()
+    if digits and isinstance(value, str) and 0 < int(value) < 65_536:
         return int(value)
-    raise ViewError(f"{where}.port is {value!r}, a port number in a string is wanted")
+    raise ViewError(f"{where}.port is {_shown(value)}, a port number in a string is wanted")
 
 
 def _lane(value: object, where: str) -> float | None:
@@ -127,10 +169,10 @@ def _lane(value: object, where: str) -> float | None:
     for part in (busy, waiting):
         if isinstance(part, bool):
             total += float(part)
-        elif isinstance(part, int) and part >= 0:
+        elif isinstance(part, int) and _is_count(part):
             total += part
         else:
-            raise ViewError(f"{where}.lane holds {part!r}, a count is wanted")
+            raise ViewError(f"{where}.lane holds {_shown(part)}, a count is wanted")
     return total
 
 
@@ -149,23 +191,20 @@ def parse_workers(body: bytes) -> tuple[WorkerRow, ...]:
     for index, raw in enumerate(_rows(_decode(body), "workers")):
         if not isinstance(raw, dict):
             raise ViewError(f"workers[{index}] is {type(raw).__name__}, an object is wanted")
-        url, healthy, load = raw.get("url"), raw.get("is_healthy"), raw.get("load")
-        if not isinstance(url, str) or not url:
-            raise ViewError(f"workers[{index}].url is {url!r}, a non-empty string is wanted")
+        healthy, load = raw.get("is_healthy"), raw.get("load")
+        url, host, port, rank = _address(raw.get("url"), f"workers[{index}].url")
         if not isinstance(healthy, bool):
-            raise ViewError(f"workers[{index}].is_healthy is {healthy!r}, a boolean is wanted")
-        host, port, rank = split_worker_url(url)
+            raise ViewError(f"workers[{index}].is_healthy is {_shown(healthy)}, a boolean is wanted")
         role = raw.get("worker_type")
-        counted = isinstance(load, int | float) and not isinstance(load, bool) and load >= 0
         rows.append(
             WorkerRow(
                 url=url,
                 host=host,
                 port=port,
                 rank=rank,
-                role=role if isinstance(role, str) else "",
+                role=role[:MAX_ROLE] if isinstance(role, str) else "",
                 healthy=healthy,
-                load=float(load) if counted and load is not None else None,
+                load=float(load) if _is_count(load) else None,
             )
         )
     return tuple(rows)
@@ -175,10 +214,8 @@ def parse_list_workers(body: bytes) -> tuple[WorkerRow, ...]:
     """Rows of ``GET /list_workers``: URLs only, so health is not known. Raises `ViewError`."""
     rows = []
     for index, url in enumerate(_rows(_decode(body), "urls")):
-        if not isinstance(url, str) or not url:
-            raise ViewError(f"urls[{index}] is {url!r}, a non-empty string is wanted")
-        host, port, rank = split_worker_url(url)
-        rows.append(WorkerRow(url=url, host=host, port=port, rank=rank))
+        shown, host, port, rank = _address(url, f"urls[{index}]")
+        rows.append(WorkerRow(url=shown, host=host, port=port, rank=rank))
     return tuple(rows)
 
 
@@ -197,7 +234,7 @@ def parse_plugin_state(body: bytes) -> tuple[tuple[str, float], ...]:
         for entry in endpoints if isinstance(endpoints, list) else ():
             name = entry.get("endpoint") if isinstance(entry, dict) else None
             requests = entry.get("requests") if isinstance(entry, dict) else None
-            if isinstance(name, str) and isinstance(requests, int | float) and not isinstance(requests, bool):
+            if isinstance(name, str) and _is_count(requests):
                 found[name] = max(found.get(name, 0.0), float(requests))
     return tuple(sorted(found.items()))
 
@@ -208,8 +245,8 @@ def join_circuits(rows: Iterable[WorkerRow], reading: CircuitReading | None) -> 
     In selection: registered, healthy and circuit closed or half-open; False as soon as one refuses, else unknown when
     one is unknown. Series of workers that the API does not list are ignored: they outlive their worker.
     """
-    states = dict(reading.states) if reading is not None else {}
-    finished = frozenset(reading.finished) if reading is not None else frozenset()
+    states = {shown_url(url): state for url, state in reading.states} if reading is not None else {}
+    finished = frozenset(map(shown_url, reading.finished)) if reading is not None else frozenset()
     joined = []
     for row in rows:
         circuit = Circuit.UNKNOWN

@@ -5,12 +5,23 @@ A view never says more than its source does: what a router does not tell is ``No
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from enum import StrEnum
 from urllib.parse import urlsplit
 
 import msgspec
 
 from router_contract.readings import Instant
+
+MAX_RANK = 65_535
+"""The highest data-parallel rank that is believed."""
+MAX_URL = 2048
+MAX_SHOWN = 80
+"""Characters of a foreign text in a sentence."""
+MAX_PROBLEMS = 8
+_RANK_DIGITS = 5
+_PORT = re.compile(r":[0-9]{1,5}\Z")
 
 
 class ViewError(ValueError):
@@ -65,7 +76,8 @@ class RouterView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag=
     """What one router Pod answered at one moment. ``boot_id`` changes when its process does.
 
     ``circuits_read_at`` is when the circuits joined to a worker API were read, ``None`` when none were.
-    ``passed_over`` says why each stronger source gave nothing, as (source, sentence).
+    ``passed_over`` says why each stronger source gave nothing, as (source, sentence). ``problems`` are sentences about
+    what the view says of itself that cannot all be true.
     """
 
     router: str
@@ -77,6 +89,7 @@ class RouterView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag=
     revision: int | None = None
     circuits_read_at: Instant | None = None
     passed_over: tuple[tuple[str, str], ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 class ViewFailed(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag="failed"):
@@ -120,30 +133,89 @@ class EndpointSeries(msgspec.Struct, frozen=True, kw_only=True):
     at: Instant | None = None
 
 
-def split_worker_url(url: str) -> tuple[str, int | None, int | None]:
-    """Host, port and rank of ``http://host:port`` or ``http://host:port@rank``; IPv6 hosts lose their brackets.
+def worker_address(told: str) -> tuple[str, str, int | None, int | None]:
+    """The URL as it may be shown, host, port and rank of ``http://host:port`` or ``http://host:port@rank``.
 
-    Raises `ViewError` when there is no host or the port or rank is not a number.
+    User, password, query and fragment are left out of the URL: they may be credentials. IPv6 hosts lose their
+    brackets. Raises `ViewError`, whose text shows no part that may be one either.
     """
-    base, at, tail = url.rpartition("@")
+    if len(told) > MAX_URL:
+        raise ViewError(f"worker url of {len(told)} characters: at most {MAX_URL} are read")
+    base, at, tail = told.rpartition("@")
     rank: int | None = None
     if at and tail.isascii() and tail.isdecimal():
-        url, rank = base, int(tail)
-    elif at and "://" in base:
-        raise ViewError(f"worker url {url!r}: rank {tail!r} after '@' is not a number")
+        rank = parse_rank(tail)
+        if rank is None:
+            raise ViewError(f"worker url with rank {tail[:24]} after '@': a rank is at most {MAX_RANK}")
+        told = base
+    elif at and ":" not in tail and _PORT.search(base):
+        raise ViewError(_unfit(told, True, "what follows '@' is neither a rank nor a host with its port"))
+    scheme, marker, rest = told.partition("://")
+    if not marker:
+        scheme, rest = "", told
+    rest = rest.rpartition("@")[2].partition("?")[0].partition("#")[0]
+    secretive = bool(at) or len(rest) + len(scheme) + len(marker) != len(told)
     try:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
+        parts = urlsplit(f"{scheme or 'http'}://{rest}")
         host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise ViewError(f"worker url {url!r}: {error}") from None
+    except ValueError:
+        raise ViewError(_unfit(told, secretive, "its host or port is none")) from None
     if not host:
-        raise ViewError(f"worker url {url!r}: no host")
-    return host, port, rank
+        raise ViewError(_unfit(told, secretive, "no host"))
+    shown = f"{scheme}{marker}{rest}"
+    return (shown if rank is None else f"{shown}@{rank}"), host, port, rank
+
+
+def _unfit(told: str, secretive: bool, why: str) -> str:
+    """A sentence about a URL, which shows it only where it cannot hold a credential."""
+    what = "worker url (not shown, it may hold credentials)" if secretive else f"worker url {told!r}"
+    return f"{what}: {why}; http://host:port or http://host:port@rank is wanted"
+
+
+def split_worker_url(url: str) -> tuple[str, int | None, int | None]:
+    """Host, port and rank of a worker's URL. Raises `ViewError` as `worker_address` does."""
+    return worker_address(url)[1:]
+
+
+def shown_url(told: str) -> str:
+    """A worker's URL as `worker_address` shows it; what is no such URL stays as it is, as the key of a label may."""
+    try:
+        return worker_address(told)[0]
+    except ViewError:
+        return told
+
+
+def parse_rank(text: str) -> int | None:
+    """A data-parallel rank from decimal digits, ``None`` past `MAX_RANK`."""
+    return int(text) if len(text) <= _RANK_DIGITS and int(text) <= MAX_RANK else None
 
 
 def split_endpoint(name: str) -> tuple[str, int | None]:
-    """Pod name and rank of llm-d's ``<pod>-rank-<i>``; a name without the suffix is a Pod's name."""
-    pod, marker, rank = name.rpartition("-rank-")
-    if marker and rank.isascii() and rank.isdecimal():
-        return pod, int(rank)
-    return name, None
+    """Pod name and rank of llm-d's ``<pod>-rank-<i>``; a name without the suffix is a Pod's name.
+
+    Raises `ViewError` for a rank that no engine has.
+    """
+    pod, marker, digits = name.rpartition("-rank-")
+    if not (marker and digits.isascii() and digits.isdecimal()):
+        return name, None
+    rank = parse_rank(digits)
+    if rank is None:
+        raise ViewError(f"endpoint {name[:MAX_SHOWN]!r}: a rank is at most {MAX_RANK}")
+    return pod, rank
+
+
+def contradictions(rows: Iterable[WorkerRow]) -> tuple[str, ...]:
+    """A sentence for each worker that one view names twice with different states, at most `MAX_PROBLEMS`."""
+    first: dict[str, WorkerRow] = {}
+    found: dict[str, str] = {}
+    for row in rows:
+        label = row.label if row.rank is None or row.url else f"{row.label} rank {row.rank}"
+        seen = first.setdefault(label, row)
+        if seen is not row and (seen.registered, seen.healthy, seen.circuit, seen.in_selection) != (
+            row.registered,
+            row.healthy,
+            row.circuit,
+            row.in_selection,
+        ):
+            found[label] = f"the router names {label[:MAX_SHOWN]} more than once with contradicting states"
+    return tuple(list(found.values())[:MAX_PROBLEMS])

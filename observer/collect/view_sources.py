@@ -27,7 +27,15 @@ from router_contract.router_view_parsers import (
     parse_workers,
     rows_from_series,
 )
-from router_contract.router_views import CircuitReading, EndpointSeries, RouterView, ViewFailed, ViewSource, WorkerRow
+from router_contract.router_views import (
+    CircuitReading,
+    EndpointSeries,
+    RouterView,
+    ViewFailed,
+    ViewSource,
+    WorkerRow,
+    contradictions,
+)
 from router_contract.targets import Address, Component, DeploymentKey, Member
 
 
@@ -265,6 +273,7 @@ def _view(subject: RouterMember, way: ViewPath, found: _Rows, passed: list[tuple
         revision=found.revision,
         circuits_read_at=found.circuits_read_at,
         passed_over=tuple(passed),
+        problems=contradictions(found.workers),
     )
 
 
