@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Any
 import aiohttp
 import orjson
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from msgspec.structs import replace
 
 from observer.app.watcher import Watcher
 from observer.clock import SystemClock
@@ -86,6 +90,12 @@ def view(asked: Asking) -> CanaryView:
 def decided(asked: Asking, decision: Decision) -> bool:
     status = view(asked).status
     return status is not None and status.decision is decision
+
+
+def told(asked: Asking) -> Reason | None:
+    """The reason of the first metric of the last sample."""
+    status = view(asked).status
+    return status.metric_results[0].reason if status is not None and status.metric_results else None
 
 
 async def post(asked: Asking, path: str) -> int:
@@ -238,3 +248,130 @@ async def test_what_cannot_be_answered_is_no_pass(tmp_path: Path, path: str, cod
         await asked.until(lambda: view(asked).status is not None, "looked at")
         async with aiohttp.ClientSession() as session, session.get(asked.watcher.url + path) as response:
             assert response.status == code
+
+
+SLOWER: dict[str, Any] = {
+    "name": "ttft",
+    "relative": {"margin": 1.25},
+    "cacheGuard": {"enabled": False},
+    "native": {"kind": "quantile", "signal": "time-to-first-token", "quantile": 0.9},
+}
+
+
+async def test_a_slower_canary_is_told_by_comparison_as_the_engines_measure_it(tmp_path: Path) -> None:
+    async with canary_fleet(rate=60.0) as fleet, judged(fleet, tmp_path, analysis(metrics=[SLOWER])) as asked:
+        fleet.deployments["chat"].replicas[1].engine.behaviour.slowdown = 8.0
+        await asked.until(lambda: decided(asked, Decision.ROLLBACK), "rolled back", 60.0)
+        status = view(asked).status
+        assert status is not None
+        assert (status.reason, status.metric_results[0].measured_by) == (Reason.MARGIN_EXCEEDED, "engine")
+        assert status.metric_results[0].stable_samples
+
+
+async def test_a_pod_that_cannot_be_read_is_missing_and_nothing_passes(tmp_path: Path) -> None:
+    finished = {"kind": "rate", "signal": "requests-finished"}
+    metric = {"name": "finished", "operator": "GTE", "threshold": "0", "native": finished}
+    document = analysis(metrics=[metric], minPasses=1000)
+    async with canary_fleet(rate=30.0) as fleet, judged(fleet, tmp_path, document) as asked:
+        await asked.until(lambda: told(asked) is Reason.WITHIN_THRESHOLD, "passed", 30.0)
+        await fleet.deployments["chat"].replicas[1].engine.close()
+        await asked.until(lambda: told(asked) is Reason.MISSING_PODS, "missing", 30.0)
+        status = view(asked).status
+        assert status is not None
+        result = status.metric_results[0]
+        assert status.verdict is Verdict.INCONCLUSIVE
+        assert (result.expected_pods, result.missing_pods) == (1, ("chat-server-1",))
+
+
+async def test_what_no_program_tells_is_unavailable_and_not_zero(tmp_path: Path) -> None:
+    lost = ERRORS | {"native": ERRORS["native"] | {"where": {"result": "failure"}}}
+    async with canary_fleet(rate=30.0) as fleet, judged(fleet, tmp_path, analysis(metrics=[lost])) as asked:
+        await asked.until(lambda: told(asked) is Reason.SIGNAL_UNAVAILABLE, "unavailable", 30.0)
+        status = view(asked).status
+        assert status is not None
+        assert "by result, worker" in status.metric_results[0].message
+
+
+async def test_a_cold_canary_holds_until_it_is_warm(tmp_path: Path) -> None:
+    metric = ERRORS | {"threshold": "0.2"}
+    document = analysis(metrics=[metric], warmUp={"time": "4s", "requests": 5})
+    async with canary_fleet(rate=60.0) as fleet, judged(fleet, tmp_path, document) as asked:
+        await asked.until(lambda: told(asked) is Reason.WARMING_UP, "warming", 30.0)
+        status = view(asked).status
+        assert status is not None
+        assert status.metric_results[0].warming_pods == ("chat-server-1",)
+        await asked.until(lambda: decided(asked, Decision.ADVANCE), "advanced", 60.0)
+
+
+PROMETHEUS = """\
+apiVersion: observer.modeldeployment.io/v1alpha1
+kind: Settings
+canary:
+  allowServerAddress: {allow}
+  providers:
+  - {{name: prom, serverAddress: "{url}"}}
+security: {{allowCIDRs: [127.0.0.0/8]}}
+"""
+
+
+@asynccontextmanager
+async def queried(folder: Path, source: dict[str, Any], answers: list[str], query: str = "up") -> AsyncIterator[Asking]:
+    """An observer whose canary is judged by one query; ``answers`` gets each query that arrived."""
+
+    async def answer(request: web.Request) -> web.Response:
+        form = await request.post()
+        answers.append(str(form["query"]))
+        point = {"metric": {}, "value": [time.time(), "0.5"]}
+        return web.json_response({"status": "success", "data": {"resultType": "vector", "result": [point]}})
+
+    app = web.Application()
+    app.add_routes([web.post("/api/v1/query", answer)])
+    metric = {"name": "up", "operator": "LT", "threshold": "1", "query": query}
+    document = analysis(metrics=[metric])
+    document["spec"]["source"] = source
+    async with TestServer(app) as server, canary_fleet(rate=5.0) as fleet:
+        folder.joinpath("settings.yaml").write_text(PROMETHEUS.format(allow="false", url=server.make_url("")))
+        folder.joinpath("canary.json").write_bytes(orjson.dumps(document))
+        fleet.write_document(folder / "fleet.json")
+        made = load_files([folder / "fleet.json", folder / "canary.json", folder / "settings.yaml"])
+        settings = replace(SETTINGS, canary=made.settings.canary, security=made.settings.security)
+        watcher = Watcher(settings, SystemClock(), listen="127.0.0.1:0")
+        async with asking(watcher) as asked:
+            await watcher.watch(made.deployments)
+            await watcher.canaries.watch(made.canaries)
+            yield asked
+
+
+async def test_a_query_is_rendered_sent_and_judged(tmp_path: Path) -> None:
+    arrived: list[str] = []
+    query = 'rate(x{service="{{ .CanaryService }}"}[1m])'
+    async with queried(tmp_path, {"providerRef": {"name": "prom"}}, arrived, query) as asked:
+        await asked.until(lambda: decided(asked, Decision.ADVANCE), "advanced", 30.0)
+        status = view(asked).status
+        assert status is not None
+        assert (status.metric_results[0].value, status.metric_results[0].series) == ("0.5", 1)
+    assert set(arrived) == {'rate(x{service="chat-engine-rev-2"}[1m])'}
+
+
+@pytest.mark.parametrize(
+    ("source", "query", "reason"),
+    [
+        ({"providerRef": {"name": "other"}}, "up", Reason.PROVIDER_UNBOUND),
+        ({"serverAddress": "http://127.0.0.1:9"}, "up", Reason.SOURCE_FORBIDDEN),
+        ({"providerRef": {"name": "prom"}, "authRef": {"name": "s", "key": "k"}}, "up", Reason.AUTH_SECRET_MISSING),
+        ({"providerRef": {"name": "prom"}}, "sum(", Reason.QUERY_INVALID),
+        ({"providerRef": {"name": "prom"}}, "up{x='{{ .Nothing }}'}", Reason.QUERY_INVALID),
+    ],
+)
+async def test_what_cannot_be_asked_is_said_at_once_and_never_sent(
+    tmp_path: Path, source: dict[str, Any], query: str, reason: Reason
+) -> None:
+    arrived: list[str] = []
+    async with queried(tmp_path, source, arrived, query) as asked:
+        assert any(str(reason) in problem for problem in view(asked).problems)
+        await asked.until(lambda: told(asked) is reason, "the reason", 20.0)
+        status = view(asked).status
+        assert status is not None
+        assert (status.verdict, status.decision, status.failed_checks) == (Verdict.INCONCLUSIVE, Decision.HOLD, 0)
+        assert status.config_invalid
+    assert arrived == []
