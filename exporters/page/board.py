@@ -14,12 +14,6 @@ from exporters.page.render import Fragment, Renderer, element_id
 from exporters.page.rows import Row, recent, row
 from router_contract.targets import DeploymentKey
 
-PERIOD = 1.0
-"""Seconds between two turns."""
-IDLE_SHARE = 0.05
-WATCHED_SHARE = 0.25
-"""How much of a turn may go into making lines, without and with somebody looking."""
-
 
 class Line:
     """One deployment's row with its HTML."""
@@ -30,19 +24,12 @@ class Line:
 
 
 class Board:
-    """Keeps one line for each deployment. ``run`` is a task of its own; everything else answers at once."""
+    """Keeps one line for each deployment. `turn` makes some again; everything else answers at once."""
 
     def __init__(self, services: Services, renderer: Renderer) -> None:
         self._services = services
         self._renderer = renderer
         self._lines: dict[DeploymentKey, Line] = {}
-        self.watched = False
-
-    async def run(self) -> None:
-        """Make lines for ever, the oldest first."""
-        while True:
-            await self.turn(PERIOD * (WATCHED_SHARE if self.watched else IDLE_SHARE))
-            await asyncio.sleep(PERIOD)
 
     async def turn(self, budget: float) -> int:
         """Make lines until the budget (seconds) is spent, at least one; how many were made."""

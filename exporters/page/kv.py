@@ -72,15 +72,15 @@ class KvPage:
             "note.html", "kv-note", count=len(rows), more=len(found) > len(rows), what="KV-event streams"
         )
         lookup = self._renderer.part("lookup.html", "kv-lookup", answer=answer, why=why)
+        receiver = self._renderer.part("receiver.html", "kv-receiver", receiver=self._services.kv.kv_receiver())
         keys = self._services.kv.kv_deployments()
         context = {
             "headings": headings(COLUMNS, "/kv", told),
             "query": told,
             "states": [each.value for each in StreamState],
             "deployments": [str(key) for key in keys],
-            "receiver": self._services.kv.kv_receiver(),
         }
-        groups = {"note": (note,), "rows": rows, "residency": residency, "lookup": (lookup,)}
+        groups = {"note": (note,), "receiver": (receiver,), "rows": rows, "residency": residency, "lookup": (lookup,)}
         return Built(template="kv.html", title="KV events", context=context, groups=groups)
 
     def _row(self, stream: KvStreamSummary) -> Fragment:

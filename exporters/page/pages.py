@@ -28,11 +28,11 @@ from exporters.page.views import Tag, Views
 
 DEPLOYMENT = "/deployments/{namespace}/{name}"
 TARGET = "/targets/{namespace}/{name}/{component}/{uid}/{port:[0-9]{1,5}}"
-PATHS = ("/", DEPLOYMENT, f"{DEPLOYMENT}/history", "/targets", TARGET, "/routers", "/kv", "/mapping", EVENTS)
 PERIOD = 1.0
 """Seconds between two looks at what changed on watched pages; more when looking takes long."""
 SHARE = 0.25
-"""How much of its time the task that keeps pages live may compute."""
+UNWATCHED_SHARE = 0.05
+"""How much of its time the task that keeps pages live may compute, with and without somebody looking."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -89,8 +89,7 @@ class Page:
         while True:
             started = self._now().mono
             watched = self._views.watched()
-            self.board.watched = bool(watched)
-            await self.board.turn(PERIOD * (SHARE if watched else SHARE / 5))
+            await self.board.turn(PERIOD * (SHARE if watched else UNWATCHED_SHARE))
             for view in watched:
                 view.update()
                 await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The page's own files and bokeh's browser file: read once, compressed once, served under names that hold their hash."""
+"""The page's own files and bokeh's browser file: read once, compressed at first use, served under names that hold their hash."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ _FOREVER = "public, max-age=31536000, immutable"
 
 
 class Asset(msgspec.Struct, frozen=True):
-    """One file: its type, its bytes, the same compressed, and its URL."""
+    """One file: its type, its bytes, and its URL."""
 
     content_type: str
     plain: bytes
-    packed: bytes
     url: str
 
 
 def _asset(name: str, path: Path) -> Asset:
     plain = path.read_bytes()
     digest = hashlib.sha256(plain).hexdigest()[:12]
-    return Asset(_TYPES[path.suffix], plain, gzip.compress(plain, 9, mtime=0), f"{PREFIX}/{digest}/{name}")
+    return Asset(_TYPES[path.suffix], plain, f"{PREFIX}/{digest}/{name}")
 
 
 def _bokeh() -> Path | None:
@@ -53,6 +52,7 @@ class Assets:
         if bokeh is not None:
             self._assets["bokeh/bokeh.min.js"] = _asset("bokeh/bokeh.min.js", bokeh)
         self._by_url = {asset.url: asset for asset in self._assets.values()}
+        self._packed: dict[str, bytes] = {}
 
     @property
     def urls(self) -> Mapping[str, str]:
@@ -63,6 +63,13 @@ class Assets:
         """The one path under which they are."""
         return [web.get(PREFIX + "/{digest}/{name:.+}", self.serve)]
 
+    def _pack(self, asset: Asset) -> bytes:
+        """The file compressed, once, when it is first asked for: most processes never show a chart."""
+        found = self._packed.get(asset.url)
+        if found is None:
+            found = self._packed[asset.url] = gzip.compress(asset.plain, 9, mtime=0)
+        return found
+
     async def serve(self, request: web.Request) -> web.Response:
         """A file, compressed where the browser takes that; 404 for a name or hash that is not of this version."""
         asset = self._by_url.get(request.path)
@@ -72,5 +79,5 @@ class Assets:
         headers = {"Cache-Control": _FOREVER, "Vary": "Accept-Encoding"}
         if packed:
             headers["Content-Encoding"] = "gzip"
-        body = asset.packed if packed else asset.plain
+        body = self._pack(asset) if packed else asset.plain
         return web.Response(body=body, content_type=asset.content_type, charset="utf-8", headers=headers)
