@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,7 +44,9 @@ def test_the_wheel_holds_the_four_packages_and_nothing_else(tmp_path: Path) -> N
         held = set(archive.namelist())
     assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
     on_disk = {str(path.relative_to(ROOT)) for path in sources()}
-    on_disk |= {str(path.relative_to(ROOT)) for kind in ("json", "yaml") for path in ROOT.glob(f"dashboards/*/*.{kind}")}
+    on_disk |= {
+        str(path.relative_to(ROOT)) for kind in ("json", "yaml") for path in ROOT.glob(f"dashboards/*/*.{kind}")
+    }
     assert on_disk <= held, f"sources missing from the wheel: {sorted(on_disk - held)}"
 
 
@@ -100,3 +103,19 @@ def test_ignored_lint_rules_and_type_errors_name_a_code_and_a_reason() -> None:
             ):
                 faults.append(f"{path.relative_to(ROOT)}:{number}")
     assert not faults, f"noqa or type: ignore without a code and a reason: {faults}"
+
+
+def test_the_locks_hold_every_declared_dependency() -> None:
+    """A dependency that is declared and not locked breaks the first command of the README on a bare machine."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    run, dev = project["dependencies"], project["optional-dependencies"]["dev"]
+    for name, requirements in {"run": run, "dev": [*run, *dev]}.items():
+        text = (ROOT / "requirements" / f"{name}.lock").read_text(encoding="utf-8")
+        locked = {normal(found) for found in re.findall(r"^([A-Za-z0-9._-]+)==", text, re.MULTILINE)}
+        lacking = {normal(re.split(r"[\[<>=!;~ ]", each, maxsplit=1)[0]) for each in requirements} - locked
+        assert not lacking, f"{name}.lock lacks {sorted(lacking)}; run make lock"
+
+
+def normal(name: str) -> str:
+    """A distribution's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
