@@ -79,6 +79,7 @@ class _Canary:
         self.outcome: Outcome | None = None
         self.looked: Instant | None = None
         self.kept = 0.0
+        self.problems: tuple[str, ...] = ()
         self.trouble = ""
         self.tallies: Counter[tuple[str, str]] = Counter()
 
@@ -118,6 +119,7 @@ class Canaries:
             if known is not None:
                 known.definition = definition
             found[fresh.key] = known or fresh
+            found[fresh.key].problems = self._troubles(definition)
         gone = [key for key in self._canaries if key not in found]
         self._canaries = dict(sorted(found.items()))
         for key in gone:
@@ -305,7 +307,7 @@ class Canaries:
             deadline=0.0 if analysis is None else analysis.deadline,
             stalls_at=stalls_at(canary.definition, state) if gated and state is not None else None,
             warnings=() if outcome is None else outcome.warnings,
-            problems=(*self._troubles(canary.definition), *((canary.trouble,) if canary.trouble else ())),
+            problems=(*canary.problems, *((canary.trouble,) if canary.trouble else ())),
             tallies=tuple((verdict, reason, count) for (verdict, reason), count in sorted(canary.tallies.items())),
         )
 

@@ -94,7 +94,7 @@ class NativeSource:
         metrics = _native(analysis)
         if not metrics:
             return
-        warm = {name: self._warm(sides, name, analysis, gathering.opened) for name in (*sides.canary, *sides.stable)}
+        warm = {name: self._warm(sides, name, analysis, gathering) for name in (*sides.canary, *sides.stable)}
         for what, measure in metrics.items():
             way = self._way(sides, measure)
             if way.unavailable:
@@ -102,9 +102,10 @@ class NativeSource:
             for is_canary, names in ((True, sides.canary), (False, sides.stable)):
                 part = Part(what=what, canary=is_canary)
                 for record, pod, counted in self._counted(sides, measure, way, names):
-                    start = record.chain.process_start
+                    start, read = record.chain.process_start, record.chain.first_at
                     own = way.by is MeasuredBy.ENGINE or sides.definition.component == ROUTER
-                    known = own and start is not None and start >= gathering.opened
+                    new = read is not None and read.wall >= gathering.opened
+                    known = own and new and start is not None and start >= gathering.opened
                     life = record.target.key
                     gathering.add(part, life, pod, counted, counts=warm[pod], from_zero=known)
                     if record.chain.resets > gathering.resets.setdefault((part, life), record.chain.resets):
@@ -138,7 +139,7 @@ class NativeSource:
                     warming=tuple(
                         name
                         for name in expected
-                        if name not in missing and not self._warm(sides, name, analysis, gathering.opened)
+                        if name not in missing and not self._warm(sides, name, analysis, gathering)
                     ),
                     unattributed=sides.unattributed,
                     mixed_pairing=sides.mixed_pairing,
@@ -211,21 +212,26 @@ class NativeSource:
         unreadable = record.chain.tail.plan.unreadable
         return way.signal in unreadable or way.total in unreadable
 
-    def _warm(self, sides: Sides, name: str, analysis: Analysis, entered: float) -> bool:
-        """Whether a Pod's requests count now.
+    def _warm(self, sides: Sides, name: str, analysis: Analysis, gathering: Gathering) -> bool:
+        """Whether a Pod's requests count now. Once they do, they do until it restarts: a Pod that fails is not cold.
 
-        Where no platform tells readiness, the first good read of its metrics stands for it: an engine serves those
-        only once it is up.
+        Where no platform tells since when it is ready, the first good read of its metrics stands for it: an engine
+        serves those only once it is up.
         """
         member = sides.members[name]
         component = Component.ROUTER if sides.definition.component == ROUTER else Component.ENGINE
         record = self._record(sides, member, component)
-        if record is None or record.chain.first_at is None or record.read_at is None or member.ready is Ready.FALSE:
+        if record is None or record.chain.first_at is None or record.read_at is None:
             return False
-        if not analysis.warm_up.requests and not analysis.warm_up.seconds:
-            return True
+        life = name, member.uid, record.chain.process_start
+        rule, ready = analysis.warm_up, max(record.chain.first_at.wall, record.chain.process_start or 0.0)
         reads = [(record.read_at.wall, _ended(record))]
-        return warm_from(analysis.warm_up, entered, record.chain.first_at.wall, reads) is not None
+        warm = member.ready is not Ready.FALSE and (
+            not (rule.requests or rule.seconds) or warm_from(rule, gathering.opened, ready, reads) is not None
+        )
+        if warm:
+            gathering.warm.add(life)
+        return life in gathering.warm
 
     def _way(self, sides: Sides, measure: NativeMetric) -> Way:
         """By whom a metric is measured."""
@@ -242,9 +248,9 @@ class NativeSource:
         if measure.measured_by is not MeasuredBy.ENGINE:
             other = f"router-{total}" if total is not None else None
             way = Way(by=MeasuredBy.ROUTER, signal=f"router-{measure.signal}", total=other)
-            known = way.signal in SIGNALS and (other is None or other in SIGNALS)
-            told = self._checked(sides, measure, way, _WORKER) if known else None
-            if told is not None and not told.unavailable:
+            told = self._checked(sides, measure, way, _WORKER) if _alike(measure, way) else None
+            routers = sides.deployment.router.members if sides.deployment and sides.deployment.router else ()
+            if told is not None and not told.unavailable and routers:
                 return told
             if measure.measured_by is MeasuredBy.ROUTER:
                 return msgspec.structs.replace(way, unavailable=f"no router here measures {measure.signal} by worker")
@@ -278,6 +284,13 @@ class NativeSource:
             return ""
         labels = "".join(f" with {name}={value}" for name, value in measure.where)
         return f"no Pod exports a series of {way.signal}{labels}"
+
+
+def _alike(measure: NativeMetric, way: Way) -> bool:
+    """Whether the router's signals are of the same kind as the engine's of that name."""
+    pairs = ((measure.signal, way.signal), (measure.total, way.total))
+    found = [(SIGNALS.get(one or ""), SIGNALS.get(other or "")) for one, other in pairs if one is not None]
+    return all(one is not None and other is not None and one.kind is other.kind for one, other in found)
 
 
 def _native(analysis: Analysis) -> dict[str, NativeMetric]:

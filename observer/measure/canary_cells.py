@@ -92,17 +92,22 @@ class Gathering:
         self._closed: dict[Part, list[Cell]] = {}
         self._since: dict[Part, float] = {}
         self._lossy: set[Part] = set()
+        self._cold: set[tuple[Part, Hashable, str]] = set()
+        self.warm: set[Hashable] = set()
         self.resets: dict[tuple[Part, Hashable], int] = {}
 
     def add(self, part: Part, target: Hashable, pod: str, now: Counted, *, counts: bool, from_zero: bool) -> None:
-        """A look at one Pod through one target. Before it ``counts`` (is warm) only its totals are kept.
+        """A look at one Pod through one target. What grew before it ``counts`` (is warm) is left out, the growth up to
+        the look that found it warm included.
 
         ``from_zero``: everything in the totals of a first look was counted since the window was opened.
         """
         key = part, target, pod
         before = self._last.get(key)
         self._last[key] = now
-        if not counts or (before is None and not from_zero):
+        was_cold = key in self._cold
+        (self._cold.discard if counts else self._cold.add)(key)
+        if not counts or was_cold or (before is None and not from_zero):
             return
         change = _change(before or Counted(), now)
         if change is None:

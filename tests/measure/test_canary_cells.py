@@ -41,6 +41,8 @@ def test_what_was_counted_before_it_was_warm_is_left_out() -> None:
     add(made, 30.0, counts=False, from_zero=True)
     add(made, 40.0, counts=False, from_zero=True)
     add(made, 45.0, from_zero=True)
+    assert total(made) == 0, "some of this came before it was warm"
+    add(made, 50.0, from_zero=True)
     assert total(made) == 5
 
 
