@@ -7,23 +7,33 @@ they are.
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable
 
-import msgspec
-import orjson
 from aiohttp import web
 
 from exporters.document import metrics_document, not_found
+from exporters.encoding import UNRENDERABLE, encode
 from exporters.paging import BadQueryError, page
-from exporters.prometheus import Renderer, negotiate
+from exporters.prometheus import Exposition, Format, Renderer, negotiate
 from exporters.protocols import ReportSource
 from exporters.snapshot import snapshot
 from exporters.status import contract_document, explain_document, status_document
 from exporters.statuses import failure, unavailable
-from exporters.summaries import deployment_summary, target_summary
+from exporters.summaries import (
+    DeploymentSummary,
+    deployment_summary,
+    target_summary,
+    unrendered_summary,
+    unrendered_target,
+)
 from router_contract.documents import Unavailable
 from router_contract.targets import DeploymentKey
-from router_contract.verdicts import DeploymentReport
+from router_contract.verdicts import DeploymentReport, TargetStatus
 
+_log = logging.getLogger(__name__)
+
+_SHOWN = 200
 FRESH_SECONDS = 8.0
 """How long one ``?fresh=true`` may wait for reads."""
 FRESH_IN_FLIGHT = 32
@@ -52,9 +62,20 @@ _BOOLEANS = {"true": True, "1": True, "false": False, "0": False, "": False}
 class Api:
     """The handlers over one source of reports."""
 
-    def __init__(self, source: ReportSource, renderer: Renderer, fresh_seconds: float = FRESH_SECONDS) -> None:
+    def __init__(
+        self,
+        source: ReportSource,
+        renderer: Renderer,
+        fresh_seconds: float = FRESH_SECONDS,
+        *,
+        pods: int = 0,
+        failed: Callable[[str], None] | None = None,
+    ) -> None:
+        """``pods`` bounds those of one metrics document (0 does not); ``failed`` is told of what could not be rendered."""
         self._source = source
         self._renderer = renderer
+        self._pods = pods
+        self._failed = failed or (lambda _: None)
         self._fresh_seconds = fresh_seconds
         self._fresh = asyncio.Semaphore(FRESH_IN_FLIGHT)
 
@@ -76,8 +97,19 @@ class Api:
     async def deployments(self, request: web.Request) -> web.Response:
         """Every deployment in short, of one namespace with ``?namespace=``."""
         namespace = request.query.get("namespace")
-        items = [deployment_summary(report) for report in self._reports() if namespace in {None, report.key.namespace}]
+        keys = self._source.keys()
+        wanted = [key for key in keys if namespace in {None, key.namespace}]
+        items = [item for item in map(self._summary, wanted) if item is not None]
         return _json({"items": items})
+
+    def _summary(self, key: DeploymentKey) -> DeploymentSummary | None:
+        """One line; a deployment that cannot be rendered is a line that says so, and no other one suffers."""
+        try:
+            report = self._source.deployment(key)
+            return None if report is None else deployment_summary(report)
+        except UNRENDERABLE as error:
+            self._fail("deployments", str(key), error)
+            return unrendered_summary(key, f"{type(error).__name__}: {error}"[:_SHOWN])
 
     async def document(self, request: web.Request) -> web.Response:
         """One deployment's metrics document."""
@@ -90,7 +122,7 @@ class Api:
         if _BOOLEANS[fresh]:
             await self._refresh(key)
         report = self._source.deployment(key)
-        return _made(metrics_document(report) if report is not None else not_found(key), key)
+        return _made(metrics_document(report, self._pods) if report is not None else not_found(key), key)
 
     async def status(self, request: web.Request) -> web.Response:
         """Everything judging says about one deployment."""
@@ -117,13 +149,46 @@ class Api:
         except BadQueryError as error:
             return failure(400, str(error))
         metadata = {"continue": part.token, "remainingItemCount": part.remaining} if part.token else {}
-        return _json({"metadata": metadata, "items": [target_summary(status) for status in part.items]})
+        return _json({"metadata": metadata, "items": [self._target(status) for status in part.items]})
+
+    def _target(self, status: TargetStatus) -> dict[str, object]:
+        try:
+            return target_summary(status)
+        except UNRENDERABLE as error:
+            self._fail("targets", f"{status.key.deployment} {status.member}", error)
+            return unrendered_target(status, f"{type(error).__name__}: {error}"[:_SHOWN])
 
     async def metrics(self, request: web.Request) -> web.Response:
         """Our families and the process's own, as text or OpenMetrics."""
-        shot = snapshot(self._reports(), self._source.targets())
-        made = self._renderer.render(shot, negotiate(request.headers.get("Accept", "")))
+        made = self._exposition(negotiate(request.headers.get("Accept", "")))
         return web.Response(body=made.body, headers={"Content-Type": made.content_type, "Vary": "Accept"})
+
+    def _exposition(self, target: Format) -> Exposition:
+        """Everything that can be rendered. What cannot be is left out and counted: one deployment, else one family."""
+        reports = self._reports()
+        shot = snapshot(reports, self._source.targets())
+        try:
+            return self._renderer.render(shot, target)
+        except UNRENDERABLE as error:
+            _log.warning("rendering metrics failed, looking for what to leave out: %s", error)
+        kept: list[DeploymentReport] = []
+        for report in reports:
+            faults = self._renderer.faults(snapshot((report,), ()))
+            shared = self._renderer.faults(snapshot((), ())) if faults else {}
+            if faults.keys() <= shared.keys():
+                kept.append(report)
+                continue
+            name, why = next((name, why) for name, why in faults.items() if name not in shared)
+            self._fail("metrics", f"{report.key} ({name})", why)
+        shot = snapshot(kept, shot.statuses)
+        left = self._renderer.faults(shot)
+        for name, why in left.items():
+            self._fail("metrics-family", name, why)
+        return self._renderer.render_without(shot, target, frozenset(left))
+
+    def _fail(self, what: str, whose: str, why: object) -> None:
+        self._failed(what)
+        _log.warning("%s of %s cannot be rendered and is left out: %s", what, whose, str(why)[:_SHOWN])
 
     async def livez(self, _: web.Request) -> web.Response:
         """200 while the observer's own loop judges on time."""
@@ -144,9 +209,16 @@ class Api:
                 return
 
     def _reports(self) -> list[DeploymentReport]:
-        keys = self._source.keys()
-        found = (self._source.deployment(key) for key in keys)
-        return [report for report in found if report is not None]
+        found: list[DeploymentReport] = []
+        for key in self._source.keys():  # noqa: SIM118 - a source is no mapping
+            try:
+                report = self._source.deployment(key)
+            except UNRENDERABLE as error:
+                self._fail("report", str(key), error)
+                continue
+            if report is not None:
+                found.append(report)
+        return found
 
 
 def _key(request: web.Request) -> DeploymentKey:
@@ -162,8 +234,7 @@ def _made(made: object, key: DeploymentKey) -> web.Response:
 
 
 def _json(value: object) -> web.Response:
-    body = orjson.dumps(msgspec.to_builtins(value))
-    return web.Response(body=body, content_type="application/json")
+    return web.Response(body=encode(value), content_type="application/json")
 
 
 def _probe(good: bool, sentence: str) -> web.Response:

@@ -45,9 +45,14 @@ def not_found(key: DeploymentKey) -> Unavailable:
     return Unavailable(reason="NotFound", message=f"no deployment {key} is observed")
 
 
-def metrics_document(report: DeploymentReport) -> ModelDeploymentMetrics | Unavailable:
-    """The document, or `Unavailable` (``ServiceUnavailable``) when no Pod of the deployment could be read."""
+def metrics_document(report: DeploymentReport, pods: int = 0) -> ModelDeploymentMetrics | Unavailable:
+    """The document, or `Unavailable` (``ServiceUnavailable``) when no Pod of the deployment could be read.
+
+    ``pods`` above 0 keeps the first of that many by name; that others are left out is said in ``missing[]``.
+    """
     people = roster(report)
+    if 0 < pods < len(people.pods):
+        people = people.first(pods)
     unavailable = _unavailable(report, people)
     if unavailable is not None:
         return unavailable

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
-import orjson
 from aiohttp import web
 
+from exporters.encoding import encode
 from exporters.statuses import failure
 from exporters.timestamps import rfc3339
 from router_contract.kv_events import Hash, parse_hash
@@ -226,13 +226,13 @@ class KvApi:
             else:
                 hashes = parse_hashes([text for text in request.query.get("hashes", "").split(",") if text])
                 model = request.query.get("model")
-        except (ValueError, msgspec.DecodeError) as error:
+        except (ValueError, RecursionError) as error:
             return failure(400, str(error), name=key.name)
         return _json(lookup_document(self._source.kv_lookup(key, hashes, model)))
 
 
 def _json(value: object) -> web.Response:
-    return web.Response(body=orjson.dumps(value), content_type="application/json")
+    return web.Response(body=encode(value), content_type="application/json")
 
 
 def _unknown(request: web.Request) -> web.Response:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 
 import msgspec
 
 
 class Listen(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to listen and what to allow. ``port`` 0 takes a free one. Times in seconds, sizes in bytes."""
+    """Where to listen and what to allow. ``port`` 0 takes a free one. Times in seconds, sizes in bytes.
+
+    ``response_bytes`` bounds one answer; ``/metrics`` has the renderer's bound on series instead.
+    """
 
     host: str = "127.0.0.1"
     port: int = 9480
@@ -17,11 +21,23 @@ class Listen(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int = 256
     header_bytes: int = 8190
     body_bytes: int = 65_536
+    response_bytes: int = 32 << 20
     stop_seconds: float = 5.0
 
 
 class ListenError(Exception):
     """The listener cannot be opened; the text says why and what to change."""
+
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_.-]{1,255})(?::([0-9]{1,5}))?")
+
+
+def host_of(header: str) -> str | None:
+    """The host that a ``Host`` header names, without brackets and port; ``None`` when it is no ``host`` or ``host:port``."""
+    found = _HOST.fullmatch(header)
+    if found is None or int(found[2] or 0) > 65_535:
+        return None
+    return found[1].strip("[]")
 
 
 def is_loopback(host: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
@@ -69,8 +68,8 @@ def _passes(status: TargetStatus, wanted: Mapping[str, str]) -> bool:
 def _limit(text: str | None) -> int:
     if text is None:
         return DEFAULT_LIMIT
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_LIMIT):
-        raise BadQueryError(f"limit is {text!r}; want a number from 1 to {MAX_LIMIT}")
+    if not (len(text) <= 9 and text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_LIMIT):
+        raise BadQueryError(f"limit is {text[:80]!r}; want a number from 1 to {MAX_LIMIT}")
     return int(text)
 
 
@@ -88,5 +87,7 @@ def _position(token: str) -> tuple[str, ...]:
         return ()
     try:
         return tuple(base64.b64decode(token, altchars=b"-_", validate=True).decode().split("\n"))
-    except (binascii.Error, UnicodeDecodeError) as error:
-        raise BadQueryError(f"continue is {token!r}; want the value of metadata.continue of the page before") from error
+    except ValueError as error:  # no base64, no UTF-8, or (a lone surrogate) no ASCII at all
+        raise BadQueryError(
+            f"continue is {token[:80]!r}; want the value of metadata.continue of the page before"
+        ) from error

@@ -38,6 +38,19 @@ class Roster(msgspec.Struct, frozen=True, kw_only=True):
     parked: tuple[tuple[str, Place], ...]
     absent: int
 
+    def first(self, pods: int) -> Roster:
+        """The same with the first Pods only; the others stay expected, unread, and one entry says so."""
+        left = len(self.pods) - pods
+        cut = Missing(
+            pod="",
+            source="pod-discovery",
+            code=MissingCode.TOO_MANY_PODS.value,
+            reason=f"the first {pods} of {len(self.pods)} Pods by name are in this document: limits.podsPerDocument",
+        )
+        return msgspec.structs.replace(
+            self, pods=self.pods[:pods], missing=(*self.missing, cut), absent=self.absent + left
+        )
+
     def coverage(self) -> Coverage:
         """Expected, read, failed and skipped Pods; a Pod that was not read yet is neither read nor failed."""
         states = [pod.target.status.state if pod.target else None for pod in self.pods]

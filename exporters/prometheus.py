@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.utils import floatToGoString
 
+from exporters.encoding import UNRENDERABLE
 from exporters.family import Family, FamilyType, Row
 from exporters.snapshot import Snapshot
 from router_contract.readings import Histogram
@@ -102,9 +103,9 @@ class _FamilyLayout:
                 values.append(value)
         if keys == self._keys:
             return False
-        self._keys = keys
         lines = [line for labels, shape in keys for line in self._lines(labels, shape)]
         self.template = "".join(lines).encode()
+        self._keys = keys
         return True
 
     def _lines(self, labels: tuple[str, ...], shape: tuple[float, ...] | None) -> list[str]:
@@ -161,13 +162,45 @@ class Renderer:
         self._templates: dict[Format, bytes] = {}
 
     def render(self, snapshot: Snapshot, target: Format = Format.TEXT) -> Exposition:
-        """The exposition of one instant. A family without a series keeps its HELP and TYPE lines."""
+        """The exposition of one instant. A family without a series keeps its HELP and TYPE lines.
+
+        What rows or values raise is raised; the next call is then made from nothing that this one left.
+        """
+        try:
+            return self._render(snapshot, target, frozenset())
+        except UNRENDERABLE:
+            self._templates.clear()
+            raise
+
+    def faults(self, snapshot: Snapshot) -> dict[str, str]:
+        """The families that cannot be rendered from this snapshot, each with why; costs as much as rendering."""
+        found: dict[str, str] = {}
+        for family in self._families:
+            values: list[float] = []
+            try:
+                if not family.counts_series:
+                    _FamilyLayout(family).fill(family.rows(snapshot), values)
+                numbers(values)
+            except UNRENDERABLE as error:
+                found[family.name] = f"{type(error).__name__}: {error}"
+        return found
+
+    def render_without(self, snapshot: Snapshot, target: Format, families: frozenset[str]) -> Exposition:
+        """The exposition with these families left empty and named in ``dropped``."""
+        self._templates.clear()
+        return self._render(snapshot, target, families)
+
+    def _render(self, snapshot: Snapshot, target: Format, without: frozenset[str]) -> Exposition:
         values: list[float] = []
         changed = False
         dropped: list[str] = []
         counts: list[Row] = []
         for family, layout in zip(self._families, self._layouts, strict=True):
             before = len(values)
+            if family.name in without:
+                changed |= layout.fill((), values)
+                dropped.append(family.name)
+                continue
             changed |= layout.fill(counts if family.counts_series else family.rows(snapshot), values)
             if len(values) > self._limit:
                 del values[before:]

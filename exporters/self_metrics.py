@@ -69,6 +69,13 @@ class SelfMetrics:
             registry=registry,
         )
 
+        self._unrendered = Counter(
+            "observer_render_failures_total",
+            "Deployments or families left out of an answer because a value in them could not be rendered.",
+            ("what",),
+            registry=registry,
+        )
+
     def scraped(
         self, source: str, result: str, duration_seconds: float, body_bytes: int, parse_seconds: float | None
     ) -> None:
@@ -91,6 +98,10 @@ class SelfMetrics:
     def lagged(self, seconds: float) -> None:
         """The event loop ran a due step this much later than due."""
         self._lag.observe(seconds)
+
+    def render_failed(self, what: str) -> None:
+        """A part of an answer could not be rendered. ``what`` is the kind of answer, so that it stays bounded."""
+        self._unrendered.labels(what).inc()
 
     def answered(self, route: str, code: int) -> None:
         """A request was answered. ``route`` is the pattern, never the path, so that it stays bounded."""

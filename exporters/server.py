@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -15,8 +16,11 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from exporters.api import PATHS
-from exporters.listening import Listen, ListenError, is_loopback
+from exporters.encoding import UNRENDERABLE
+from exporters.listening import Listen, ListenError, host_of, is_loopback
 from exporters.statuses import failure
+
+_log = logging.getLogger(__name__)
 
 PROBES = frozenset({"/livez", "/readyz"})
 STREAMS = frozenset({"/events"})
@@ -28,6 +32,10 @@ class Tally(Protocol):
 
     def answered(self, route: str, code: int) -> None:
         """A request was answered; ``route`` is the pattern and not the path."""
+        ...
+
+    def render_failed(self, what: str) -> None:
+        """An answer could not be rendered."""
         ...
 
 
@@ -93,7 +101,13 @@ class Server:
         self._running += 1
         try:
             async with asyncio.timeout(None if request.path in STREAMS else self._options.answer_seconds):
-                return await handler(request)
+                return self._bounded(request, await handler(request))
+        except UNRENDERABLE as error:
+            # A value that nobody expected, in one deployment: whoever asks for it is told, and nobody else is.
+            _log.exception("the answer at %s could not be made", request.path)
+            if self._tally is not None:
+                self._tally.render_failed("answer")
+            return failure(500, f"the answer at {request.path} could not be made: {type(error).__name__}")
         except TimeoutError:
             return failure(504, f"{request.path} took longer than {self._options.answer_seconds:g} s")
         except web.HTTPException as error:
@@ -101,14 +115,31 @@ class Server:
         finally:
             self._running -= 1
 
+    def _bounded(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+        """The response, or that it is larger than one answer may be."""
+        limit = self._options.response_bytes
+        body = response.body if isinstance(response, web.Response) else None
+        if request.path == "/metrics" or not isinstance(body, bytes) or len(body) <= limit:
+            return response
+        return failure(
+            413,
+            f"the answer has {len(body)} bytes, at most {limit} are sent (limits.response): ask for less, with "
+            "?namespace= or other filters, or page by page with ?limit= and ?continue= where the path has pages",
+        )
+
     def _refusal(self, request: web.Request) -> web.Response | None:
         options = self._options
+        told = request.headers.getall("Host", [])
+        header = ", ".join(told)
+        host = host_of(header) if told else ""
+        if host is None:
+            return failure(400, f"Host is {header[:80]!r}; want host or host:port")
         if options.token is None:
-            if not is_loopback(request.url.host or ""):
-                return failure(403, f"this listener answers on loopback names only, not on {request.host!r}")
+            if not is_loopback(host):
+                return failure(403, f"this listener answers on loopback names only, not on {header[:80]!r}")
         elif request.path not in PROBES:
             sent = request.headers.get("Authorization", "")
-            if not hmac.compare_digest(sent.encode(), f"Bearer {options.token}".encode()):
+            if not hmac.compare_digest(_raw(sent), _raw(f"Bearer {options.token}")):
                 return failure(
                     401,
                     "want the header Authorization: Bearer with this listener's token",
@@ -119,6 +150,11 @@ class Server:
                 429, f"{options.in_flight} requests are being answered; try again", headers={"Retry-After": "1"}
             )
         return None
+
+
+def _raw(text: str) -> bytes:
+    """A header's bytes as they came: what is no UTF-8 arrives as lone surrogates."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _as_status(request: web.Request, error: web.HTTPException) -> web.Response:

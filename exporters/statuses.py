@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import orjson
 from aiohttp import web
 
+from exporters.encoding import encode
 from router_contract.documents import Unavailable
 
 GROUP = "metrics.modeldeployment.io"
@@ -39,7 +39,7 @@ def failure(code: int, message: str, *, name: str = "", headers: dict[str, str] 
     }
     if name:
         body["details"] = {"name": name, "group": GROUP, "kind": RESOURCE}
-    return web.Response(status=code, body=orjson.dumps(body), content_type="application/json", headers=headers)
+    return web.Response(status=code, body=encode(body), content_type="application/json", headers=headers)
 
 
 def unavailable(found: Unavailable, name: str) -> web.Response:

@@ -16,7 +16,7 @@ from exporters.timestamps import rfc3339
 from router_contract.documents import REASONS, Gauge, ModelDeploymentMetrics, Unavailable, WindowEntry
 from router_contract.readings import MissingCode
 from router_contract.status import Serving
-from router_contract.targets import Replica
+from router_contract.targets import DeploymentKey, Replica
 from router_contract.verdicts import DeploymentReport, TargetState, TargetStatus
 
 
@@ -110,6 +110,27 @@ def deployment_summary(report: DeploymentReport) -> DeploymentSummary:
         targets=states,
         age_seconds=_age(document),
         conditions=[condition_entry(condition) for condition in report.conditions],
+    )
+
+
+def unrendered_summary(key: DeploymentKey, why: str) -> DeploymentSummary:
+    """The line of a deployment whose report could not be rendered: unavailable, and everything else not known."""
+    return DeploymentSummary(
+        namespace=key.namespace,
+        name=key.name,
+        model=None,
+        platform="",
+        phase=None,
+        phase_message="",
+        role_summary="",
+        answer=None,
+        state="Unavailable",
+        message=f"its report could not be rendered: {why}",
+        roles=(),
+        router=None,
+        targets={state.value: 0 for state in TargetState},
+        age_seconds=None,
+        conditions=[],
     )
 
 
@@ -228,6 +249,21 @@ def target_summary(status: TargetStatus) -> dict[str, object]:
         "absent": status.absent,
         "unknownFamilies": status.unknown_families,
         "problems": [msgspec.to_builtins(problem) for problem in status.problems],
+    }
+
+
+def unrendered_target(status: TargetStatus, why: str) -> dict[str, object]:
+    """A target of which only the place could be rendered."""
+    return {
+        "namespace": status.key.deployment.namespace,
+        "deployment": status.key.deployment.name,
+        "component": status.component.value,
+        "role": status.role,
+        "pod": status.member,
+        "port": status.key.port,
+        "uid": status.key.member_uid,
+        "state": status.state.value,
+        "lastError": f"its status could not be rendered: {why}",
     }
 
 

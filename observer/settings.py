@@ -81,11 +81,11 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     targets: Annotated[
         int, Meta(ge=1, le=1_000_000, description="Targets read; those beyond are shown as shed, in order of identity.")
     ] = 10_000
-    response: Annotated[Size, Meta(ge=64 << 10, le=1 << 30, description="One answer of ours before it is paged.")] = (
-        32 << 20
-    )
+    response: Annotated[
+        Size, Meta(ge=64 << 10, le=1 << 30, description="One answer of ours; a larger one is refused.")
+    ] = 32 << 20
     pods_per_document: Annotated[
-        int, Meta(ge=0, le=1_000_000, description="Pods that one metrics document reads; 0 is no limit.")
+        int, Meta(ge=0, le=1_000_000, description="Pods shown in one metrics document; 0 is no limit.")
     ] = 0
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import orjson
 from aiohttp import web
 
+from exporters.encoding import encode
 from exporters.page.security import HEADERS
 from exporters.page.views import Tag, View, Views, parse_tag
 from exporters.statuses import failure
@@ -99,4 +99,4 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 def _message(kind: str, value: object, ident: str = "") -> bytes:
     """One event: JSON has no line break, so it is one ``data`` line."""
     head = f"id: {ident}\n" if ident else ""
-    return f"event: {kind}\n{head}data: ".encode() + orjson.dumps(value) + b"\n\n"
+    return f"event: {kind}\n{head}data: ".encode() + encode(value) + b"\n\n"

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
-import msgspec
-import orjson
 from aiohttp import web
 
+from exporters.encoding import encode
 from exporters.page.board import Board
 from exporters.page.deployment import DeploymentPage
 from exporters.page.deployments import DeploymentsPage
@@ -177,6 +176,5 @@ def wants_json(request: web.Request) -> bool:
 
 
 def _json(twin: Twin) -> web.Response:
-    value: Any = msgspec.to_builtins(twin.value)
     headers = {**HEADERS, "Vary": "Accept"}
-    return web.Response(body=orjson.dumps(value), content_type="application/json", status=twin.status, headers=headers)
+    return web.Response(body=encode(twin.value), content_type="application/json", status=twin.status, headers=headers)

@@ -86,6 +86,7 @@ def limits_of(settings: Settings) -> Limits:
         line_bytes=told.line,
         family_series=told.series,
         labels=told.labels,
+        label_value=told.label_value,
     )
 
 
@@ -96,7 +97,12 @@ def listen_of(settings: Settings, listen: str | None) -> Listen:
         host, _, port = parse_listen(told).rpartition(":")
     except ValueError:
         raise ListenError(f"cannot listen on {told!r}: want host:port, as 127.0.0.1:9480 or [::1]:9480") from None
-    return Listen(host=host.strip("[]"), port=int(port), answer_seconds=settings.http.request_timeout)
+    return Listen(
+        host=host.strip("[]"),
+        port=int(port),
+        answer_seconds=settings.http.request_timeout,
+        response_bytes=settings.limits.response,
+    )
 
 
 class Watcher:
@@ -181,7 +187,12 @@ class Watcher:
 
     def _routes(self) -> list[web.AbstractRouteDef]:
         families = (*FAMILIES, *kv_families(self.kv), *canary_families(self.canaries))
-        api = Api(self.source, Renderer(families, self.tally.registry))
+        api = Api(
+            self.source,
+            Renderer(families, self.tally.registry),
+            pods=self._settings.limits.pods_per_document,
+            failed=self.tally.render_failed,
+        )
         return [*api.routes(), *KvApi(self.kv).routes(), *CanaryApi(self.canaries).routes(), *self.page.routes()]
 
     @property

@@ -32,12 +32,49 @@ from router_contract.router_views import (
 HUGE = 10**400
 SECRET = "hunter2"
 NAMES = st.sampled_from(
-    (
-        "router boot_generation now_ms registry_revision workers urls url port role selection registered healthy "
-        "circuit_open in_selection lane busy waiting last_job load plugins recent_dispatch is_healthy worker_type state "
-        "endpoints endpoint requests kv_events data id version publisher topic dp_size endpoint_port_base "
-        "replay_endpoint_port_base 0 ² enable_kv_cache_events replay_endpoint endpoint_host"
-    ).split()
+    [
+        "router",
+        "boot_generation",
+        "now_ms",
+        "registry_revision",
+        "workers",
+        "urls",
+        "url",
+        "port",
+        "role",
+        "selection",
+        "registered",
+        "healthy",
+        "circuit_open",
+        "in_selection",
+        "lane",
+        "busy",
+        "waiting",
+        "last_job",
+        "load",
+        "plugins",
+        "recent_dispatch",
+        "is_healthy",
+        "worker_type",
+        "state",
+        "endpoints",
+        "endpoint",
+        "requests",
+        "kv_events",
+        "data",
+        "id",
+        "version",
+        "publisher",
+        "topic",
+        "dp_size",
+        "endpoint_port_base",
+        "replay_endpoint_port_base",
+        "0",
+        "²",
+        "enable_kv_cache_events",
+        "replay_endpoint",
+        "endpoint_host",
+    ]
 )
 NUMBERS = st.sampled_from([0, 1, -1, 2**53 + 1, 2**63, 2**64, 10**27, HUGE, -HUGE, 0.5]) | st.integers()
 TEXTS = st.sampled_from(
