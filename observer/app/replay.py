@@ -140,5 +140,6 @@ async def replay(file: Path, speed: float, stop: asyncio.Event, settings: Settin
             player.take(event)
         player.end()
         seconds = 0.0 if before is None else player.clock.now().wall - recording.manifest.started
-        note = f"{file}: {player.events} events over {seconds:.0f} s, written by observer {recording.manifest.writer}"
+        what = f"unfinished: {player.events} events recovered" if recording.unfinished else f"{player.events} events"
+        note = f"{file}: {what} over {seconds:.0f} s, written by observer {recording.manifest.writer}"
         return Outcome(player.reports(), note)

@@ -3,13 +3,15 @@
 A recording is a zip of ``manifest.json`` (format version), ``events.jsonl`` (one event a line: both clocks, wall and
 monotonic seconds, kind, target, body hash) and ``bodies/<sha256>``. Equal bodies are stored once. This module owns the
 format in both directions; it judges nothing. Values of headers and of secret environment variables are never written.
+
+While it is written, the events are in a journal beside it (``FILE.events``), because a zip cannot grow two members at
+once. Closing folds the journal into the zip. After a crash both together are still read, up to the last whole event.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import IO, Any, Literal, Self
 
 import msgspec
 
+from observer.collect.unfinished import UnfinishedZip
 from router_contract.judging import Stored
 from router_contract.kv_streams import KvStreamSummary
 from router_contract.probes import MemberProbe
@@ -75,25 +78,28 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Recorder:
-    """Writes one recording. Use it as a context manager: the file is complete only once it is closed.
+    """Writes one recording. Use it as a context manager: closing makes it one file.
 
+    What was written when the process is killed can be read: each body goes to the file before the event that names it.
     Raises `RecordingError` when the file exists already or cannot be made; later writes raise `OSError` as they come.
     """
 
     def __init__(self, path: Path, *, writer: str, started: Instant, settings: dict[str, Any] | None = None) -> None:
+        self._path = path
+        self._journal = journal_of(path)
+        self._file = _created(path)
         try:
-            self._zip = zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED, compresslevel=1)
-        except FileExistsError:
-            raise RecordingError(f"{path} exists already; name a new file to record into") from None
-        except OSError as error:
-            raise RecordingError(f"{path} cannot be written: {error.strerror}") from error
-        # The zip format cannot grow two members at once, so the events wait in a file of their own until the end.
-        self._events: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # close() ends it
+            self._events = _created(self._journal)
+        except RecordingError:
+            self._file.close()
+            path.unlink()
+            raise
+        self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
         self._kept: set[str] = set()
         self._encode = msgspec.json.Encoder().encode
         manifest = Manifest(writer=writer, started=started.wall, settings=settings or {})
-        self._path = path
         self._zip.writestr("manifest.json", self._encode(manifest))
+        self._file.flush()
 
     def __enter__(self) -> Self:
         return self
@@ -173,18 +179,37 @@ class Recorder:
         with self._zip.open("events.jsonl", "w") as member:
             while chunk := self._events.read(1 << 20):
                 member.write(chunk)
-        self._events.close()
         self._zip.close()
+        self._file.close()
+        self._events.close()
+        self._journal.unlink()
 
     def _keep(self, body: bytes) -> str:
         digest = hashlib.sha256(body).hexdigest()
         if digest not in self._kept:
             self._kept.add(digest)
             self._zip.writestr(f"bodies/{digest}", body)
+            self._file.flush()
         return digest
 
     def _event(self, event: Event) -> None:
         self._events.write(self._encode(event) + b"\n")
+        self._events.flush()
+
+
+def journal_of(path: Path) -> Path:
+    """Where the events of a recording are while it is written."""
+    return path.with_name(path.name + ".events")
+
+
+def _created(path: Path) -> IO[bytes]:
+    """A new file to write and read. Raises `RecordingError`."""
+    try:
+        return path.open("x+b")
+    except FileExistsError:
+        raise RecordingError(f"{path} exists already; name a new file to record into") from None
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _without_secrets(value: Any) -> Any:
@@ -202,20 +227,50 @@ def _hidden(name: str, value: Any) -> Any:
     return _without_secrets(value)
 
 
+class _FinishedZip(zipfile.ZipFile):
+    """A recording that was closed."""
+
+    def size(self, name: str) -> int:
+        """Bytes of a member when unpacked. Raises `KeyError`."""
+        return self.getinfo(name).file_size
+
+
 class Recording:
-    """Reads one recording. Bodies are checked against their hash; a damaged or newer file is refused in a sentence."""
+    """Reads one recording. Bodies are checked against their hash; a damaged or newer file is refused in a sentence.
+
+    ``unfinished`` is whether its recorder was killed (or writes still): its events then end with the last whole one.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._zip = zipfile.ZipFile(path)
-            self.manifest = msgspec.json.decode(self._zip.read("manifest.json"), type=Manifest)
-        except (OSError, zipfile.BadZipFile, KeyError, msgspec.MsgspecError) as error:
+            self._zip = _opened(path)
+        except (OSError, zipfile.BadZipFile) as error:
             raise RecordingError(f"{path} is not a recording: {error}") from error
-        if self.manifest.version > FORMAT_VERSION:
+        self.unfinished = isinstance(self._zip, UnfinishedZip)
+        try:
+            self.manifest = self._checked()
+        except RecordingError:
+            self._zip.close()
+            raise
+
+    def _checked(self) -> Manifest:
+        """The manifest of a recording that can be read."""
+        path, journal = self._path, journal_of(self._path)
+        try:
+            manifest = msgspec.json.decode(self._zip.read("manifest.json"), type=Manifest)
+        except (zipfile.BadZipFile, KeyError, msgspec.MsgspecError) as error:
+            raise RecordingError(f"{path} is not a recording: {error}") from error
+        if manifest.version > FORMAT_VERSION:
             raise RecordingError(
-                f"{path} has recording format {self.manifest.version}; this observer reads up to {FORMAT_VERSION}: use a newer one"
+                f"{path} has recording format {manifest.version}; this observer reads up to {FORMAT_VERSION}: use a newer one"
             )
+        if self.unfinished and not journal.exists():
+            raise RecordingError(
+                f"{path} was not finished: its recorder was killed, and {journal.name}, which has its events, "
+                "is not beside it"
+            )
+        return manifest
 
     def __enter__(self) -> Self:
         return self
@@ -228,22 +283,33 @@ class Recording:
     def events(self) -> Iterator[Event]:
         """The events in the order they happened."""
         decode = msgspec.json.Decoder(Event).decode
+        name = journal_of(self._path).name if self.unfinished else "events.jsonl"
         try:
-            with self._zip.open("events.jsonl") as lines:
+            with self._event_lines() as lines:
                 number = 0
                 while line := lines.readline(MAX_EVENT_BYTES + 1):
                     number += 1
                     if len(line) > MAX_EVENT_BYTES:
                         raise RecordingError(f"{self._path}: event {number} is longer than {MAX_EVENT_BYTES} bytes")
-                    yield decode(line)
-        except (KeyError, zipfile.BadZipFile, msgspec.MsgspecError) as error:
-            raise RecordingError(f"{self._path}: events.jsonl cannot be read: {error}") from error
+                    if self.unfinished and not line.endswith(b"\n"):
+                        return
+                    event = decode(line)
+                    if isinstance(self._zip, UnfinishedZip) and event.body and f"bodies/{event.body}" not in self._zip:
+                        return
+                    yield event
+        except (OSError, KeyError, zipfile.BadZipFile, msgspec.MsgspecError) as error:
+            raise RecordingError(f"{self._path}: {name} cannot be read: {error}") from error
+
+    def _event_lines(self) -> IO[bytes]:
+        if isinstance(self._zip, UnfinishedZip):
+            return journal_of(self._path).open("rb")
+        return self._zip.open("events.jsonl")
 
     def body(self, event: Event) -> bytes:
         """The body of an event."""
         name = f"bodies/{event.body}"
         try:
-            size = self._zip.getinfo(name).file_size
+            size = self._zip.size(name)
             if size > MAX_BODY_BYTES:
                 raise RecordingError(f"{self._path}: {name} unpacks to {size} bytes, at most {MAX_BODY_BYTES} are read")
             body = self._zip.read(name)
@@ -267,3 +333,11 @@ class Recording:
             return msgspec.json.decode(self.body(event), type=tuple[KvStreamSummary, ...])
         except msgspec.MsgspecError as error:
             raise RecordingError(f"{self._path}: bodies/{event.body} is not a set of streams: {error}") from error
+
+
+def _opened(path: Path) -> _FinishedZip | UnfinishedZip:
+    """A recording's zip, or what there is of one that was never closed."""
+    try:
+        return _FinishedZip(path)
+    except zipfile.BadZipFile:
+        return UnfinishedZip(path)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from observer.collect.recording import Recorder, Recording, RecordingError
+from observer.collect.recording import Recorder, Recording, RecordingError, journal_of
 from router_contract.judging import Stored, StoredCondition
 from router_contract.probes import MemberProbe, ProbeFailed, VersionTold
 from router_contract.readings import FailureKind, Instant, ScrapeFailed
@@ -185,3 +186,74 @@ def test_a_disk_that_does_not_take_the_end_is_a_sentence(tmp_path: Path, monkeyp
         with pytest.raises(RecordingError, match="cannot be finished: No space left on device"):
             recorder.close()
     recorder.close()
+
+
+def killed(path: Path, *, cut_zip: int = 0, cut_journal: int = 0) -> Path:
+    """What is on the disk when a recorder is killed: copies of both files while it is open, perhaps cut short."""
+    alive = path.with_suffix(".alive")
+    with Recorder(alive, writer="test", started=Instant(1.0, 100.0)) as recorder:
+        recorder.fleet((DEPLOYMENT,), Instant(1.0, 100.0))
+        recorder.body(TARGET, b"a 1\n", Instant(2.0, 101.0), 0.01)
+        recorder.body(TARGET, b"a 2\n", Instant(3.0, 102.0), 0.02)
+        for source, target, cut in (
+            (alive, path, cut_zip),
+            (journal_of(alive), journal_of(path), cut_journal),
+        ):
+            content = source.read_bytes()
+            target.write_bytes(content[: len(content) - cut])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("cut", "kinds"),
+    [
+        ({}, ["fleet", "body", "body"]),
+        ({"cut_journal": 5}, ["fleet", "body"]),
+        ({"cut_zip": 2}, ["fleet", "body"]),
+    ],
+    ids=["all-written", "half-an-event", "half-a-body"],
+)
+def test_a_recording_whose_recorder_was_killed_is_read(tmp_path: Path, cut: dict[str, int], kinds: list[str]) -> None:
+    with Recording(killed(tmp_path / "a.obsrec", **cut)) as recording:
+        assert recording.unfinished
+        assert recording.manifest.writer == "test"
+        events = list(recording.events())
+        assert [event.kind for event in events] == kinds
+        assert recording.deployments(events[0]) == (DEPLOYMENT,)
+        assert recording.body(events[1]) == b"a 1\n"
+
+
+def test_a_finished_recording_leaves_no_journal(tmp_path: Path) -> None:
+    path = tmp_path / "a.obsrec"
+    write(path)
+    assert not journal_of(path).exists()
+    with Recording(path) as recording:
+        assert not recording.unfinished
+
+
+def test_an_unfinished_recording_without_its_journal_says_so(tmp_path: Path) -> None:
+    path = killed(tmp_path / "a.obsrec")
+    journal_of(path).unlink()
+    with pytest.raises(RecordingError, match=r"was not finished.*a\.obsrec\.events"):
+        Recording(path)
+
+
+def test_a_journal_that_is_there_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "a.obsrec"
+    journal_of(path).write_text("events of a recording that was killed")
+    with pytest.raises(RecordingError, match=r"a\.obsrec\.events exists already"):
+        Recorder(path, writer="test", started=Instant(0, 0))
+    assert not path.exists()
+
+
+def test_a_damaged_body_of_an_unfinished_recording_is_refused(tmp_path: Path) -> None:
+    path = killed(tmp_path / "a.obsrec")
+    copy = tmp_path / "b.obsrec"
+    content = path.read_bytes()
+    at = content.rindex(b"PK\x03\x04") + 30 + len("bodies/") + 64
+    copy.write_bytes(content[:at] + bytes(byte ^ 0xFF for byte in content[at:]))
+    shutil.copy(journal_of(path), journal_of(copy))
+    with Recording(copy) as recording:
+        *_, last = recording.events()
+        with pytest.raises(RecordingError, match="cannot be read"):
+            recording.body(last)
