@@ -99,3 +99,11 @@ def test_aliases_that_grow_without_end_are_refused(tmp_path: Path) -> None:
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 6)}]" for n in range(1, 9)]
     found = check_files([write(tmp_path, FLEET + "\n".join(lines) + "\n")])
     assert any("very many values" in fault.found for fault in found)
+
+
+def test_the_example_of_the_documentation_is_read(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs/canary.md").read_text().split("```yaml\n")[1].split("```")[0]
+    made = load_files([write(tmp_path, FLEET + "---\n" + text)])
+    gate = made.canaries[0].steps[0].analysis
+    assert gate is not None
+    assert [metric.name for metric in gate.metrics] == ["errors", "ttft"]
