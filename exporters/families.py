@@ -7,6 +7,7 @@ totals: they never fall when an engine restarts. To add a family, add a row.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -61,8 +62,11 @@ class Measured(msgspec.Struct, frozen=True):
 
     def _number(self, value: SignalValue) -> float | None:
         if self.counter:
-            return value.running_total if value.state is not State.MISSING else None
-        return value.value if value.state is State.FRESH else None
+            found = value.running_total if value.state is not State.MISSING else None
+        else:
+            found = value.value if value.state is State.FRESH else None
+        # None of these families can be below zero or without end, whoever made the value.
+        return found if found is not None and 0 <= found < math.inf else None
 
 
 MEASURED = (

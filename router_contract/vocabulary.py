@@ -163,8 +163,9 @@ class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
         return any(name in names for name in (family, bare, f"{bare}_total"))
 
 
-_NUMBER = re.compile(r"\d+")
-_HEAD = re.compile(r"[vV]?\d")
+_NUMBER = re.compile(r"[0-9]+")
+_HEAD = re.compile(r"[vV]?[0-9]")
+_LONGEST = 9
 
 
 def has_version(text: str) -> bool:
@@ -176,8 +177,9 @@ def parse_version(text: str) -> tuple[int, ...]:
     """The leading dotted numbers of a version, padded to three: ``v0.11.0rc2.dev3+cpu`` is ``(0, 11, 0)``.
 
     A text without any number gives ``(0, 0, 0)``. Post releases sort with their release, on purpose: no table here
-    changes inside one.
+    changes inside one. A number of more than nine digits counts as the largest of nine: programs write any text.
     """
     head = re.split(r"[^0-9.]", text.lstrip("vV"), maxsplit=1)[0]
-    numbers = [int(part) for part in _NUMBER.findall(head)][:3]
+    digits = [part.lstrip("0") for part in _NUMBER.findall(head)[:3]]
+    numbers = [int(part or "0") if len(part) <= _LONGEST else 10**_LONGEST - 1 for part in digits]
     return tuple(numbers + [0] * (3 - len(numbers)))

@@ -250,6 +250,7 @@ class Watcher:
         self._bodies.saw(target.key, body.data, body.content_type, at, understood=understood)
         if target.component is Component.ENGINE and self.store.resets(target.key) > before:
             self._probe.restarted(target.key.deployment, target.key.member_uid)
+            self.kv.restarted(target.key.deployment, target.key.member_uid)
 
     def on_failure(self, target: Target, failure: ScrapeFailed) -> None:
         """A target did not answer."""

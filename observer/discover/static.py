@@ -34,6 +34,7 @@ from router_contract.targets import (
     RouterDeclaration,
     StoreDeclaration,
 )
+from router_contract.vocabulary import has_version
 
 
 def static_uid(*parts: object) -> str:
@@ -137,7 +138,7 @@ class _Mapper:
             desired=len(listed) if document.desired is None else document.desired,
             size=size,
             engine=self._engine(deployment, document, engine),
-            engine_version=engine.version if engine is not None else None,
+            engine_version=self._version(engine, engine.version) if engine is not None else None,
             arguments=document.arguments,
             replicas=replicas,
         )
@@ -161,6 +162,15 @@ class _Mapper:
             wanted = f"one of {', '.join(error.known)}"
             self._tracker.fault(owner, name_key, shown(name), wanted, hint, into=self.notices)
             return name
+
+    def _version(self, owner: msgspec.Struct, version: str | None) -> str | None:
+        """The version as written; one that is none chooses no rows, which is said."""
+        if version is not None and not has_version(version):
+            hint = "Until then every row of the program's table is tried."
+            self._tracker.fault(
+                owner, "version", shown(version), "a version that begins with a number", hint, into=self.notices
+            )
+        return version
 
     def _replica_documents(self, role: RoleDocument) -> tuple[ReplicaDocument, ...]:
         if role.addresses and role.replicas:
@@ -269,7 +279,7 @@ class _Mapper:
         return RouterDeclaration(
             name=document.name,
             software=self._software(document, "name", document.name, Component.ROUTER),
-            version=document.version,
+            version=self._version(document, document.version),
             desired=len(members) if document.replicas is None else document.replicas,
             members=members,
         )
@@ -280,7 +290,7 @@ class _Mapper:
         return StoreDeclaration(
             name=document.name,
             software=self._software(document, "kind", document.kind, Component.STORE),
-            version=document.version,
+            version=self._version(document, document.version),
             tenant=document.tenant,
             members=self._listed(document, f"store/{document.name}", around, key, seen),
         )

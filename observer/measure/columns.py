@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from observer.measure.layout import Floats, Indices
 from observer.measure.lines import ProblemKind
-from observer.measure.plan import OurLabels, Plan, PlanSeries, Sets
+from observer.measure.numbers import WANTED, usable_each
+from observer.measure.plan import Check, OurLabels, Plan, PlanSeries, Sets
 from router_contract.readings import Problem
 from router_contract.signals import Kind
 
@@ -60,6 +61,7 @@ class Columns:
         firsts = [plan.starts[each.family] for each in self.series for _ in range(self._width(each))]
         self._sum = _Sum(numbers, firsts, scales)
         self._checks = _Checks(plan)
+        self._levels = _Levels(plan)
 
     @staticmethod
     def _width(each: PlanSeries) -> int:
@@ -78,11 +80,17 @@ class Columns:
         """Copies of one number that differ in this body."""
         return self._checks.unequal(values)
 
-    def not_finite(self, cumulative: Floats) -> frozenset[int]:
-        """Series that have a NaN or an infinity among their columns."""
-        if bool(np.isfinite(cumulative).all()):
+    def outside(self, values: Floats) -> Iterable[Problem]:
+        """Families with a level or count that is no number of its signal in this body; NaN is an honest "none"."""
+        return self._levels.outside(values)
+
+    def unusable(self, values: Floats, cumulative: Floats) -> frozenset[int]:
+        """Series with a row or a sum of rows that is no number of its signal (see `numbers`)."""
+        good = usable_each(cumulative)
+        rows = self._sum.unusable(values)
+        if good.all() and not len(rows):
             return frozenset()
-        places = np.flatnonzero(~np.isfinite(cumulative))
+        places = np.concatenate((np.flatnonzero(~good), rows))
         return frozenset((np.searchsorted(self.starts, places, side="right") - 1).tolist())
 
     def span(self, index: int) -> slice:
@@ -106,14 +114,49 @@ class _Sum:
         self._copies = _begins(copies) if any(length > 1 for length in copies) else None
         self._parts = _begins(parts) if any(length > 1 for length in parts) else None
         self._scale = np.array(scales) if any(scale != 1.0 for scale in scales) else None
+        self._places = np.repeat(np.arange(len(numbers)), [sum(map(len, sets)) for sets in numbers])
 
     def of(self, values: Floats) -> Floats:
         out = values[self._rows]
         if self._copies is not None:
             out = np.maximum.reduceat(out, self._copies)
-        if self._parts is not None:
-            out = np.add.reduceat(out, self._parts)
-        return out if self._scale is None else out * self._scale
+        # What overflows here is found by `unusable`.
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._parts is not None:
+                out = np.add.reduceat(out, self._parts)
+            return out if self._scale is None else out * self._scale
+
+    def unusable(self, values: Floats) -> Indices:
+        """The columns with an unusable row; the largest of copies, or a sum, would hide some."""
+        return self._places[~usable_each(values[self._rows])]
+
+
+class _Levels:
+    """The rows of levels and counts, to say which of them hold no number of their signal."""
+
+    def __init__(self, plan: Plan) -> None:
+        told = (Kind.COUNTER, Kind.GAUGE)
+        found = [
+            (plan.starts[each.family] + row, each)
+            for several in plan.series.values()
+            for each in several
+            if each.kind in told
+            for copies in each.sets
+            for row in copies
+        ]
+        self._rows = _column(found, 0)
+        self._owners = [each for _, each in found]
+
+    def outside(self, values: Floats) -> Iterable[Problem]:
+        rows = values[self._rows]
+        bad = ~(usable_each(rows) | np.isnan(rows))
+        said: set[str] = set()
+        for place in np.flatnonzero(bad).tolist() if bad.any() else ():
+            owner, value = self._owners[place], float(rows[place])
+            if value not in owner.sentinels and owner.family not in said:
+                said.add(owner.family)
+                detail = f"{owner.signal} is {value:g}, {WANTED}"
+                yield Problem(family=owner.family, kind=ProblemKind.OUT_OF_RANGE, detail=detail)
 
 
 class _Checks:
@@ -131,12 +174,12 @@ class _Checks:
             for first, each in placed
             if min(each.count, len(each.buckets) - 1) >= 0
         ]
-        firsts = [(first + row, each) for first, each in placed for row in (*each.buckets[:1], each.count) if row >= 0]
+        firsts = [(first + row, each) for first, each in placed for row in _ends(each) if row >= 0]
         sums = [(first + each.total, each) for first, each in placed if each.total >= 0]
         self._rising = [(each.family, "bucket counts fall") for *_, each in pairs]
         self._equal = [(each.family, "the +Inf bucket is not the count") for *_, each in ends]
-        self._positive = [(each.family, "a count is negative or not a number") for _, each in firsts]
-        self._finite = [(each.family, "the sum is not finite") for _, each in sums]
+        self._positive = [(each.family, f"a count of it cannot be: {WANTED}") for _, each in firsts]
+        self._finite = [(each.family, f"its sum cannot be: {WANTED}") for _, each in sums]
         self._low, self._high = _column(pairs, 0), _column(pairs, 1)
         self._last, self._count = _column(ends, 0), _column(ends, 1)
         self._first, self._total = _column(firsts, 0), _column(sums, 0)
@@ -149,8 +192,8 @@ class _Checks:
         for good, names in (
             (values[self._high] >= values[self._low], self._rising),
             (values[self._last] == values[self._count], self._equal),
-            ((values[self._first] >= 0) & (values[self._first] < np.inf), self._positive),
-            (np.isfinite(values[self._total]), self._finite),
+            (usable_each(values[self._first]), self._positive),
+            (usable_each(values[self._total]), self._finite),
         ):
             if not good.all():
                 for place in np.flatnonzero(~good).tolist():
@@ -166,6 +209,11 @@ class _Checks:
             if not np.isnan(most[place]):
                 detail = f"copies of one number differ: {least[place]:g} to {most[place]:g}, the largest is used"
                 yield Problem(family=self._copy_families[place], kind=ProblemKind.UNEQUAL_COPIES, detail=detail)
+
+
+def _ends(check: Check) -> tuple[int, ...]:
+    """The rows of a histogram between which its other counts lie."""
+    return (*check.buckets[:1], *check.buckets[-1:], check.count)
 
 
 def _begins(lengths: list[int]) -> Indices:

@@ -7,7 +7,7 @@ What is not there is said with a code: absent, unreadable, not finite, not yet c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -16,6 +16,7 @@ from observer.measure.columns import Columns
 from observer.measure.exposition import Family, Limits, NotRead, Reader, Shape
 from observer.measure.layout import Floats
 from observer.measure.lines import ProblemKind
+from observer.measure.numbers import usable
 from observer.measure.plan import OurLabels, Plan, PlanSeries, fold
 from observer.measure.planner import Planner, wanted_families
 from router_contract.readings import FailureKind, Histogram, MissingCode, Problem, Series
@@ -37,7 +38,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What one body told.
 
     ``values`` are the row values of ``shape``, ``cumulative`` the columns that only grow. ``torn`` families had
-    histograms that cannot be true, ``invalid`` are the series (by their place in ``columns``) that have no number.
+    histograms that cannot be true, ``invalid`` are the series (by their place in ``columns``) that have no usable number.
     ``problems`` are everything odd in this body; ``folded_lines`` of it were equal duplicates.
     """
 
@@ -104,10 +105,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         for each in self.plan.series.get(signal, ()):
             if each.family in self.torn:
                 found.append((each.labels, MissingCode.UNREADABLE))
-            elif each.spread is not None:
-                if self.columns.where[each.signal, each.labels] in self.invalid:
-                    found.append((each.labels, MissingCode.NOT_FINITE))
-            elif each.fixed is None and not all(map(math.isfinite, self._numbers(each))):
+            elif self._unusable(each):
                 found.append((each.labels, MissingCode.NOT_FINITE))
         return tuple(found)
 
@@ -118,7 +116,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         series = self.plan.series.get(signal, ())
         if signal in self.plan.unreadable or any(each.family in self.torn for each in series):
             return MissingCode.UNREADABLE
-        if any(not math.isfinite(value) for each in series for value in self._numbers(each)):
+        if any(map(self._unusable, series)):
             return MissingCode.NOT_FINITE
         term = self.plan.terms.get(signal)
         if not series and term is not None and term.paired is not None and self.series(term.paired):
@@ -126,28 +124,40 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return MissingCode.HISTOGRAM_NOT_YET if kind is Kind.HISTOGRAM else MissingCode.COUNTER_NOT_YET
         return MissingCode.ABSENT
 
-    def _numbers(self, each: PlanSeries) -> list[float]:
-        """One number for each set of copies, sentinels left out, unscaled."""
+    def _unusable(self, each: PlanSeries) -> bool:
+        """Whether a series is there with something that is no number of its signal (see `numbers`)."""
+        if each.spread is not None:
+            return self.columns.where[each.signal, each.labels] in self.invalid
+        number = self._number(each)
+        return number is not None and math.isnan(number)
+
+    def _number(self, each: PlanSeries) -> float | None:
+        """The number of a level or count, NaN where it cannot be one; ``None`` where only sentinels stand."""
+        if each.fixed is not None:
+            return each.fixed if usable(each.fixed) else math.nan
         first = self.plan.starts[each.family]
         values = [[float(self.values[first + row]) for row in copies] for copies in each.sets]
         kept = [[value for value in copies if value not in each.sentinels] for copies in values]
-        # A NaN among copies must not hide: max() would keep or lose it by its place.
-        return [math.nan if any(map(math.isnan, copies)) else max(copies) for copies in kept if copies]
+        if not any(kept):
+            return None
+        # One bad number among copies must not hide: max() would keep or lose it by its place.
+        if not all(usable(value) for copies in kept for value in copies):
+            return math.nan
+        number = fold([max(copies) for copies in kept if copies], each.combine) * each.scale
+        return number if usable(number) else math.nan
 
     def _make(self, each: PlanSeries) -> Series | None:
         if each.family in self.torn:
             return None
         made = partial(Series, labels=each.labels, info=each.info, source=each.source, folded=each.folded)
+        if each.spread is not None and self._unusable(each):
+            return None
         if each.spread is not None:
             place = self.columns.where[each.signal, each.labels]
             histogram = histogram_of(self.columns, place, self.cumulative[self.columns.span(place)])
             return made(value=histogram.count, histogram=histogram)
-        if each.fixed is not None:
-            return made(value=each.fixed)
-        numbers = self._numbers(each)
-        if not numbers or not all(map(math.isfinite, numbers)):
-            return None
-        return made(value=fold(numbers, each.combine) * each.scale)
+        number = self._number(each)
+        return None if number is None or math.isnan(number) else made(value=number)
 
 
 def histogram_of(columns: Columns, place: int, part: Floats) -> Histogram:
@@ -194,13 +204,12 @@ class Extractor:
         plan, columns = self._plan(reading.shape, previous)
         torn = columns.torn(reading.values)
         cumulative = columns.read(reading.values)
-        invalid = columns.not_finite(cumulative)
+        invalid = columns.unusable(reading.values, cumulative)
         if torn:
             invalid |= {place for place, each in enumerate(columns.series) if each.family in torn}
-        problems = (*reading.shape.problems, *plan.problems, *columns.unequal(reading.values))
-        if torn:
-            found = (Problem(family=name, kind=ProblemKind.TORN, detail=detail) for name, detail in torn.items())
-            problems = (*problems, *found)
+        torn_ones = [Problem(family=name, kind=ProblemKind.TORN, detail=detail) for name, detail in torn.items()]
+        found = (*columns.unequal(reading.values), *columns.outside(reading.values), *torn_ones)
+        problems = (*reading.shape.problems, *plan.problems, *_placed(found, reading.shape))
         return Frame(
             plan=plan,
             columns=columns,
@@ -230,6 +239,12 @@ class Extractor:
                 del self._plans[next(iter(self._plans))]
             self._plans[id(shape)] = shape, plan, columns
         return plan, columns
+
+
+def _placed(found: Sequence[Problem], shape: Shape) -> Iterator[Problem]:
+    """Problems of numbers at the first sample line of their families."""
+    for each in found:
+        yield msgspec.structs.replace(each, line=shape.families[each.family].line)
 
 
 def _same_series(one: Shape, other: Shape) -> bool:

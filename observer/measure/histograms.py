@@ -68,9 +68,10 @@ def window_of(delta: Histogram, seconds: float, *, lossy: bool) -> Window:
 
 def mean(histogram: Histogram) -> float | None:
     """Sum over count, exact; ``None`` without an observation or without a sum."""
-    if histogram.count <= 0 or not math.isfinite(histogram.sum):
+    if not _counted(histogram) or not math.isfinite(histogram.sum):
         return None
-    return histogram.sum / histogram.count
+    average = histogram.sum / histogram.count
+    return average if math.isfinite(average) else None
 
 
 def estimates(histogram: Histogram, quantiles: Sequence[float] = QUANTILES) -> tuple[tuple[float, Estimate], ...]:
@@ -84,19 +85,24 @@ def estimates(histogram: Histogram, quantiles: Sequence[float] = QUANTILES) -> t
 def estimate(histogram: Histogram, q: float) -> Estimate | None:
     """The bracket of the q-quantile (0 < q ≤ 1) and the value interpolated in it.
 
-    ``None`` without an observation or a finite bound. Beyond the last finite bound ``high`` is ``None`` and the value
-    is that bound, the least it can be. ``exact`` where the bracket is a point.
+    ``None`` without an observation or a finite bound, and where the counts are no cumulative counts. Beyond the last
+    finite bound ``high`` is ``None`` and the value is that bound, the least it can be. ``exact`` where the bracket is a
+    point.
     """
-    if histogram.count <= 0 or len(histogram.bounds) < 2:
+    if not _counted(histogram) or len(histogram.bounds) < 2:
         return None
     rank = _rank(histogram.count, q)
     place = bisect_left(histogram.counts, rank - _SLACK)
+    if place >= len(histogram.bounds):
+        return None
     low, high = _bracket(histogram.bounds, place)
-    if high == math.inf:
+    if high == math.inf and math.isfinite(low):
         return Estimate(value=low, low=low, high=None, exact=False)
     below = histogram.counts[place - 1] if place else 0.0
-    share = (rank - 0.5 - below) / (histogram.counts[place] - below)
-    return Estimate(value=low + share * (high - low), low=low, high=high, exact=low == high)
+    inside = histogram.counts[place] - below
+    share = (rank - 0.5 - below) / inside if inside > 0 else math.nan
+    value = low + share * (high - low)
+    return Estimate(value=value, low=low, high=high, exact=low == high) if low <= value <= high else None
 
 
 def at_most(histogram: Histogram, q: float, threshold: float) -> bool | None:
@@ -104,10 +110,12 @@ def at_most(histogram: Histogram, q: float, threshold: float) -> bool | None:
 
     Exact where the threshold is a bound; ``None`` where the bracket does not decide, and without an observation.
     """
-    if histogram.count <= 0:
+    if not _counted(histogram):
         return None
     rank = _rank(histogram.count, q) - _SLACK
     place = bisect_left(histogram.bounds, threshold)
+    if place >= len(histogram.bounds):
+        return None
     if histogram.bounds[place] == threshold:
         return histogram.counts[place] >= rank
     if place and histogram.counts[place - 1] >= rank:
@@ -127,10 +135,15 @@ def degenerate(histogram: Histogram) -> bool:
     if histogram.sum == 0 and len(counts) > 1 and counts[0] == counts[-1]:
         return True
     first = next(place for place, count in enumerate(counts) if count > 0)
-    last = bisect_left(counts, counts[-1])
+    last = min(bisect_left(counts, counts[-1]), len(counts) - 1)
     low, high = _bracket(histogram.bounds, first)[0], _bracket(histogram.bounds, last)[1]
     slack = _SLACK * max(1.0, abs(average))
     return not low - slack <= average <= high + slack
+
+
+def _counted(histogram: Histogram) -> bool:
+    """Whether there are observations: a finite count above 0, and a count for each bound."""
+    return 0 < histogram.count < math.inf and len(histogram.counts) == len(histogram.bounds)
 
 
 def _rank(count: float, q: float) -> int:

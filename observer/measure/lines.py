@@ -22,6 +22,8 @@ class ProblemKind(StrEnum):
     UNEQUAL_DUPLICATES = "UnequalDuplicates"
     TOO_LARGE = "TooLarge"
     TORN = "Torn"
+    OUT_OF_RANGE = "OutOfRange"
+    WRONG_TYPE = "WrongType"
     UNEQUAL_COPIES = "UnequalCopies"
     MODEL_NOT_FOUND = "ModelNotFound"
 

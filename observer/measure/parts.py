@@ -12,15 +12,19 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from observer.measure.lines import ProblemKind
+from observer.measure.lines import ProblemKind, shown
+from observer.measure.numbers import WANTED, number_in, usable
 from observer.measure.plan import Check, OurLabels, PlanSeries, Sets, fold
 from observer.measure.shape import Family, SampleKey
-from observer.measure.spread import Assembly, Torn, copies_of, identity, number_in
+from observer.measure.spread import Assembly, Torn, copies_of, identity
 from router_contract.signals import SIGNALS, Combine, Kind
 from router_contract.vocabulary import Absence, Labels, Term
 
 _SCALAR_SUFFIXES = ("", "_total", "_info")
 _HISTOGRAMS = frozenset({"histogram", "summary", "gaugehistogram"})
+_SCALARS = frozenset({"counter", "gauge", "info", "stateset", "untyped", "unknown"})
+_NO_VALUE = frozenset({"", "none", "null"})
+"""What programs write into a label for a number that they do not have."""
 _KEPT = 4096
 
 
@@ -32,6 +36,11 @@ class Facts(msgspec.Struct, frozen=True, eq=False):
     keys: tuple[SampleKey, ...]
     models: frozenset[str]
     histogram: bool
+
+
+def is_histogram(declared: str) -> bool | None:
+    """Whether a declared type (lower case) has buckets or a count and a sum; ``None`` where it is in no format."""
+    return True if declared in _HISTOGRAMS else (False if declared in _SCALARS else None)
 
 
 class Part(msgspec.Struct, frozen=True, eq=False):
@@ -167,15 +176,25 @@ class _Work:
         )
 
     def _fixed(self, term: Term, family: Facts, rows: list[tuple[int, SampleKey]]) -> Iterator[PlanSeries]:
-        """Series whose numbers stand in a label; a label that is no number gives none."""
+        """Series whose numbers stand in a label. A label that is empty or says "none" gives none; any other text that is no
+        number of the signal makes a series without one.
+        """
         rule = self._rule(term, Kind.GAUGE)
         for labels, members in self._groups(term, rows).items():
             numbers: dict[OurLabels, float] = {}
             for _, key in members:
-                value = number_in(dict(key.labels).get(term.value_label or "", ""))
-                if value is not None:
-                    told = identity(key, self.labels)
-                    numbers[told] = max(value * term.scale, numbers.get(told, -math.inf))
+                text = dict(key.labels).get(term.value_label or "", "")
+                if text.strip().lower() in _NO_VALUE:
+                    continue
+                value = number_in(text)
+                told = identity(key, self.labels)
+                if value is None or not usable(value * term.scale):
+                    self.problems.append(
+                        (ProblemKind.OUT_OF_RANGE, f"label {term.value_label} is {shown(text.encode())}, {WANTED}")
+                    )
+                    value = math.nan
+                before = numbers.get(told, 0.0)
+                numbers[told] = math.nan if math.isnan(value + before) else max(value * term.scale, before)
             if numbers:
                 yield PlanSeries(
                     signal=term.signal,
@@ -184,7 +203,7 @@ class _Work:
                     combine=rule,
                     family=family.name,
                     source=term.name,
-                    fixed=fold(list(numbers.values()), rule),
+                    fixed=math.nan if any(map(math.isnan, numbers.values())) else fold(list(numbers.values()), rule),
                     folded=len(members),
                 )
 

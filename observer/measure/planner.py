@@ -10,10 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from observer.measure.lines import ProblemKind
-from observer.measure.parts import Facts, Part, Parts
+from observer.measure.parts import Facts, Part, Parts, is_histogram
 from observer.measure.plan import Check, Plan, PlanSeries
 from observer.measure.shape import Shape
 from router_contract.readings import Problem
+from router_contract.signals import SIGNALS, Kind
 from router_contract.vocabulary import Term, Vocabulary
 
 
@@ -49,6 +50,7 @@ class Planner:
         work = _Work(shape, facts, self._parts, model)
         for signal, candidates in terms.items():
             work.signal(signal, candidates)
+        work.mistyped()
         vocabulary = self.vocabulary
         unknown = (name for name in shape.types if vocabulary.claims(name) and not vocabulary.knows(name))
         return Plan(
@@ -105,6 +107,8 @@ class _Work:
         self.absent: set[str] = set()
         self.unreadable: set[str] = set()
         self.problems: dict[tuple[str, str], Problem] = {}
+        self.fitting: set[str] = set()
+        self.unfit: list[tuple[str, str, str]] = []
 
     def signal(self, signal: str, candidates: tuple[Term, ...]) -> None:
         """The first candidate that is present makes the signal's series."""
@@ -112,6 +116,8 @@ class _Work:
         for term in candidates:
             for name in spellings(term.name):
                 broken = broken or name in self.shape.unreadable
+                if name == term.name:
+                    self._compare_type(term, name)
                 if name not in self.facts:
                     continue
                 part = self.parts.part(self.facts[name], term, self.model)
@@ -125,6 +131,26 @@ class _Work:
             self.unreadable.add(signal)
         else:
             self.absent.add(signal)
+
+    def _compare_type(self, term: Term, name: str) -> None:
+        """Note whether a family can be what the row says: buckets where a histogram is wanted, else none."""
+        kind = term.kind or SIGNALS[term.signal].kind
+        declared, facts = self.shape.types.get(name, ""), self.facts.get(name)
+        histogram = facts.histogram if facts is not None else is_histogram(declared)
+        if histogram is not None and histogram is not (kind is Kind.HISTOGRAM):
+            self.unfit.append((term.signal, name, f"type is {declared or 'not told'}, the table says {kind.value}"))
+        else:
+            self.fitting.add(name)
+
+    def mistyped(self) -> None:
+        """Call what stands there as another type unreadable, and say so: its numbers are there and are not absent."""
+        for signal, name, detail in self.unfit:
+            if name not in self.fitting and signal not in self.series:
+                self.absent.discard(signal)
+                self.unreadable.add(signal)
+                line = self.shape.families[name].line if name in self.shape.families else 0
+                problem = Problem(family=name, kind=ProblemKind.WRONG_TYPE, detail=detail, line=line)
+                self.problems.setdefault((name, detail), problem)
 
     def _take(self, family: str, part: Part) -> None:
         self.checks.update(dict.fromkeys(part.checks))

@@ -36,9 +36,10 @@ class Block(msgspec.Struct, frozen=True):
 class Structures:
     """Structures already checked, ``name{a=",b=`` to the sample name. Bounded; shared by the reads of one reader."""
 
-    def __init__(self, labels: int, line_bytes: int) -> None:
+    def __init__(self, labels: int, line_bytes: int, label_value: int) -> None:
         self.labels = labels
         self.line_bytes = line_bytes
+        self.label_value = label_value
         self.names: dict[bytes, str] = {}
         self.heads: dict[bytes, bytes] = {}
         self.blocks: dict[str, Block] = {}
@@ -141,6 +142,8 @@ class Rows:
             prefixes.append(prefix)
             texts.append(line[len(prefix) :])
             structures.append(structure)
+        if max(map(len, prefixes)) > known.label_value:
+            self._check_label_values(prefixes, first, known.label_value)
         if plain and regular:
             known.keep((prefix[:-2] for prefix in prefixes), structures)
         return structures, texts
@@ -170,6 +173,15 @@ class Rows:
         known.learn(structure, line, found.name)
         blank = line[found.end : found.end + 1]
         return found.name, line[: found.end + (blank == b" " or not found.labels)]
+
+    @staticmethod
+    def _check_label_values(prefixes: list[bytes], first: int, most: int) -> None:
+        for index, prefix in enumerate(prefixes):
+            for label, text in parse_key(prefix)[1] if len(prefix) > most else ():
+                size = len(text.encode())
+                if size > most:
+                    detail = f"label {label[:80]!r} has {size} bytes, at most {most}"
+                    raise LineError(ProblemKind.TOO_LARGE, detail, first + index)
 
     @staticmethod
     def _check_encoding(lines: list[bytes], first: int) -> None:

@@ -64,7 +64,7 @@ class Memory:
         self.wanted = wanted
         self.limits = limits
         self.names = Wanted(wanted)
-        self.structures = Structures(limits.labels, limits.line_bytes)
+        self.structures = Structures(limits.labels, limits.line_bytes, limits.label_value)
         self._last: Outline | None = None
 
     def outline(self, special: list[bytes]) -> Outline:
@@ -279,16 +279,26 @@ class Scan:
         self.notes.append(Problem(family=family, kind=kind, detail=detail, line=index + 1))
 
     def _check_end(self) -> None:
-        """Look at a last line without a newline: it may be whole, or the body was cut inside it."""
+        """Look at a last line without a newline: it may be whole, or the body was cut inside it.
+
+        Only the end of OpenMetrics and a readable line that nobody wants can be taken for whole. A comment has no number
+        to lose, so it costs the family that it names and leaves the one before it, whose lines all ended, as it is.
+        """
         index = len(self.lines) - 1
         line = self.lines[index]
+        owner = self._owner_at(index)
+        open_family = self._heading.family if self._heading is not None else None
         if line.lstrip()[:1] == b"#":
             self.truncated = line.rstrip() != b"# EOF"
+            heading = self.outline.headings[-1]
+            open_family = heading.family if heading is not None else None
             detail = f"the body ends inside {shown(line)}"
         else:
             try:
                 parse_line(line)
-                detail = "the last line has no newline"
+                # A number may go on after the cut.
+                self.truncated = owner in self.memory.wanted
+                detail = "the last line has no newline" + (", so its number may be cut" if self.truncated else "")
             except LineError as error:
                 self.truncated = True
                 detail = f"the body ends inside a line: {error.detail}"
@@ -296,8 +306,7 @@ class Scan:
             self._note("", ProblemKind.NO_FINAL_NEWLINE, detail, index)
             return
         # What was cut off may belong to the family that stands open as well as to the one the half line names.
-        open_family = self._heading.family if self._heading is not None else None
-        for family in {open_family, self._owner_at(index)} & self.memory.wanted:
+        for family in {open_family, owner} & self.memory.wanted:
             problem = Problem(family=str(family), kind=ProblemKind.TRUNCATED, detail=detail, line=index + 1)
             self.broken[str(family)] = problem
 

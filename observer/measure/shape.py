@@ -17,7 +17,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     family_bytes: int = 1 << 20
     line_bytes: int = 64 << 10
     family_series: int = 20_000
-    labels: int = 128
+    label_value: int = 4096
+    labels: int = 64
 
 
 class SampleKey(msgspec.Struct, frozen=True):

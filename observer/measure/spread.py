@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
+from observer.measure.numbers import number_in
 from observer.measure.plan import Check, OurLabels, Sets, Spread
 from observer.measure.shape import SampleKey
 from router_contract.vocabulary import Labels
@@ -14,15 +15,6 @@ Members = list[tuple[int, SampleKey]]
 
 class Torn(ValueError):  # noqa: N818  # it names the state, as ProblemKind does
     """A histogram that cannot be assembled; the text says what was found."""
-
-
-def number_in(text: str, *, infinite: bool = False) -> float | None:
-    """The finite number that a label holds (``+Inf`` too where asked for), or ``None``."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) or (infinite and value == math.inf) else None
 
 
 def identity(key: SampleKey, labels: Labels) -> OurLabels:

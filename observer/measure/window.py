@@ -4,7 +4,8 @@ A delta is decided for each wire family as a whole:
 
 - the same incarnation, the same bounds and nothing lower than before: the difference;
 - another incarnation, or any number of the family lower: a reset. What is counted now was counted since, so the new
-  counts are the delta, and the window is marked lossy (what the old process counted after its last read is lost);
+  counts are the delta, and the window is marked lossy (what the old process counted after its last read is lost); a
+  window with three or more of them has no rate;
 - other bounds without a restart: a new baseline and no delta.
 
 The first read of a target gives a delta only where the process is known to have started within the window: everything
@@ -20,6 +21,7 @@ began at its first use reaches as far back as those of the others in its body, a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 from itertools import zip_longest
 
@@ -35,6 +37,10 @@ from observer.measure.totals import Totals
 from router_contract.readings import Histogram, Instant, MissingCode, Window
 
 _SAME_START_SECONDS = 1.0
+_MOST_RESETS = 2
+"""Resets that a window may hold. Each of them takes a whole count for a delta: true of a restart, absurd for a number that
+keeps falling. Nothing restarts three times in one window and has a rate, so past this there is none.
+"""
 
 
 class ChainLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +55,7 @@ class _Total(msgspec.Struct, frozen=True, eq=False):
 
     deltas: Floats
     seconds: float
-    resets: frozenset[int]
+    resets: Counter[int]
 
 
 class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -159,6 +165,8 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return MissingCode.UNREADABLE if signal in self.tail.plan.unreadable else MissingCode.ABSENT
         total = self._total(span_seconds)
         if total is not None and total.seconds <= max_seconds:
+            if total.resets[place] > _MOST_RESETS:
+                return MissingCode.COUNTER_RESET
             part = total.deltas[columns.span(place)]
             return _window(columns, place, part, total.seconds, lossy=place in total.resets)
         return self._walk(place, span_seconds, max_seconds)
@@ -193,7 +201,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return None
         end, start = self.links[-1].end, self.links[-1].start
         deltas = None
-        resets: set[int] = set()
+        resets: Counter[int] = Counter()
         for link in reversed(self.links):
             if deltas is not None and (link.end != start or _too_long(end, link.start, link.end, span)):
                 break
@@ -202,8 +210,8 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 return None
             deltas = link.deltas() if deltas is None else deltas + link.deltas()
             start = link.start
-            resets |= {place for place, step in enumerate(link.steps or b"") if step == Step.RESET}
-        return None if deltas is None else _Total(deltas, end - start, frozenset(resets))
+            resets.update(place for place, step in enumerate(link.steps or b"") if step == Step.RESET)
+        return None if deltas is None else _Total(deltas, end - start, resets)
 
     def _walk(self, place: int, span: float, longest: float) -> Window | MissingCode:
         """The window of one series, link by link from the newest."""
@@ -212,6 +220,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         part: Floats | None = None
         start = end = 0.0
         lossy = False
+        resets = 0
         from_zero = False
         for index, link in enumerate(reversed(self.links)):
             there = link.columns.where.get((series.signal, series.labels))
@@ -236,9 +245,12 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             part = values if part is None else part + values
             start = begins
             lossy = lossy or step == Step.RESET or there in link.lossy
+            resets += step == Step.RESET
             from_zero = step == Step.DELTA and begins == link.start
         if part is None:
             return MissingCode.AWAITING_SECOND_SAMPLE
+        if resets > _MOST_RESETS:
+            return MissingCode.COUNTER_RESET
         return _window(columns, place, part, end - start, lossy=lossy)
 
     def _zeros(

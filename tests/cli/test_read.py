@@ -41,6 +41,21 @@ def body(tmp_path: Path) -> str:
 
 
 UNUSABLE = {
+    "below zero": ('vllm:num_requests_running{engine="0",model_name="m"} -3\n', "requests-running", "NotFinite"),
+    "a huge counter": ('vllm:prompt_tokens_total{engine="0"} 1e308\n', "prompt-tokens", "NotFinite"),
+    "a histogram that says it is a gauge": (
+        (
+            "# TYPE vllm:time_to_first_token_seconds gauge\n"
+            'vllm:time_to_first_token_seconds_bucket{le="+Inf"} 2\nvllm:time_to_first_token_seconds_count 2\n'
+        ),
+        "time-to-first-token",
+        "Unreadable",
+    ),
+    "a label past the limit": (
+        f'vllm:num_requests_running{{engine="0",model_name="{"m" * 60_000}"}} 3\n',
+        "requests-running",
+        "Unreadable",
+    ),
     "not a number": ('vllm:num_requests_running{engine="0",model_name="m"} NaN\n', "requests-running", "NotFinite"),
     "infinite": ('vllm:num_requests_running{engine="0",model_name="m"} +Inf\n', "requests-running", "NotFinite"),
     "two values of one series": (
@@ -49,9 +64,11 @@ UNUSABLE = {
         "Unreadable",
     ),
     "buckets that fall": (
-        "# TYPE vllm:time_to_first_token_seconds histogram\n"
-        'vllm:time_to_first_token_seconds_bucket{le="1"} 3\nvllm:time_to_first_token_seconds_bucket{le="+Inf"} 2\n'
-        "vllm:time_to_first_token_seconds_count 2\nvllm:time_to_first_token_seconds_sum 1\n",
+        (
+            "# TYPE vllm:time_to_first_token_seconds histogram\n"
+            'vllm:time_to_first_token_seconds_bucket{le="1"} 3\nvllm:time_to_first_token_seconds_bucket{le="+Inf"} 2\n'
+            "vllm:time_to_first_token_seconds_count 2\nvllm:time_to_first_token_seconds_sum 1\n"
+        ),
         "time-to-first-token",
         "Unreadable",
     ),
@@ -163,3 +180,10 @@ def test_no_file(tmp_path: Path, capsys) -> None:
     code, _, err = read(capsys, str(tmp_path / "none"), "--engine", "vllm")
     assert code == 2
     assert "none cannot be read: No such file" in err
+
+
+def test_torn_counts_are_said_with_a_line(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "metrics.prom"
+    file.write_text(UNUSABLE["buckets that fall"][0])
+    _, _, err = read(capsys, str(file), "--engine", "vllm", "--version", "0.32.0")
+    assert f"{file}:2: vllm:time_to_first_token_seconds: Torn: bucket counts fall" in err

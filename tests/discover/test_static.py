@@ -189,6 +189,20 @@ FAULTS: dict[str, tuple[str, str]] = {
         role_of("{name: r, addresses: ['h:1']}") + "  stores: [{name: s, kind: redis, addresses: ['r:1']}]\n",
         'stores[0].kind: found "redis"',
     ),
+    "no version of an engine": (
+        "deployments:\n- {name: a, engine: {name: vllm, version: latest}, roles: [{name: r, addresses: ['h:1']}]}\n",
+        'engine.version: found "latest", wanted a version that begins with a number',
+    ),
+    "no version of a router": (
+        role_of("{name: r, addresses: ['h:1']}")
+        + "  router: {name: sglang-gateway, version: main, addresses: ['r:1']}\n",
+        'router.version: found "main"',
+    ),
+    "no version of a store": (
+        role_of("{name: r, addresses: ['h:1']}")
+        + "  stores: [{name: s, kind: lmcache, version: x1, addresses: ['r:1']}]\n",
+        'stores[0].version: found "x1"',
+    ),
     "no roles": ("deployments:\n- {name: a, roles: []}\n", "deployments[0].roles: found an empty list"),
     "role without replicas": (role_of("{name: r}"), "or `desired: 0` for a parked role"),
     "both forms": (
@@ -273,7 +287,18 @@ def test_a_contradiction_is_one_fault_with_its_place(tmp_path: Path, text: str, 
     assert "secret" not in str(found[0])
 
 
-@pytest.mark.parametrize("key", ["unknown engine", "unknown router", "missing CA file", "missing token file"])
+MAY_COME_RIGHT = (
+    "unknown engine",
+    "unknown router",
+    "missing CA file",
+    "missing token file",
+    "no version of an engine",
+    "no version of a router",
+    "no version of a store",
+)
+
+
+@pytest.mark.parametrize("key", MAY_COME_RIGHT)
 def test_what_may_come_right_later_does_not_stop_us(tmp_path: Path, key: str) -> None:
     configuration = load_files([write(tmp_path, FAULTS[key][0])])
     assert len(configuration.notices) == 1

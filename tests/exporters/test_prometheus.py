@@ -236,6 +236,15 @@ def test_names_follow_the_rules(row: Family) -> None:
     assert len(set(row.labels)) == len(row.labels)
 
 
+@pytest.mark.parametrize("number", [-3.0, INF, -INF, math.nan])
+def test_a_number_that_cannot_be_is_not_published(number: float) -> None:
+    values = (counter(row.signal, None, value=number) if row.counter else gauge(row.signal, number) for row in MEASURED)
+    shot = snapshot((report(Pods(desired=1).pod("p", *values)),), ())
+    found = lines(shot)
+    assert found
+    assert not [line for line in found if line.startswith(tuple(row.name for row in MEASURED))]
+
+
 def test_names_are_unique_and_signals_exist() -> None:
     names = [row.name for row in FAMILIES]
     assert len(set(names)) == len(names)

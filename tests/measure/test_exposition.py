@@ -236,7 +236,9 @@ READABLE = [
     # id, body, wanted, rows
     ("CRLF", b'# TYPE a gauge\r\na{x="1"} 5\r\n', ["a"], [("a", (("x", "1"),), 5.0)]),
     ("BOM", b"\xef\xbb\xbfa 5\n", ["a"], [("a", (), 5.0)]),
-    ("no final newline", b"# TYPE a gauge\na 5", ["a"], [("a", (), 5.0)]),
+    ("no newline after an unwanted line", b"# TYPE a gauge\na 5\nb 6", ["a"], [("a", (), 5.0)]),
+    ("no newline after a comment", b"# TYPE a gauge\na 5\n# that is all", ["a"], [("a", (), 5.0)]),
+    ("no newline after # EOF", b"# TYPE a gauge\na 5\n# EOF", ["a"], [("a", (), 5.0)]),
     (
         "tabs and blanks",
         b'a\t5\nb { x = "1" , y="2" , } \t 6\t\n',
@@ -422,7 +424,8 @@ def test_a_long_line_of_an_unwanted_family_costs_nothing():
     ("body", "openmetrics", "truncated"),
     [
         (b"a 1\n", False, False),
-        (b"a 1", False, False),
+        (b"a 1", False, True),
+        (b"a 1\nb 1", False, False),
         (b"a 1\n# EOF", False, False),
         (b"a 1\n# EO", False, True),
         (b"a 1\nb{", False, True),
@@ -437,7 +440,7 @@ def test_a_cut_body_is_marked(body, openmetrics, truncated):
 
 
 def test_notes_tell_what_is_odd_but_readable():
-    body = b"# TYPE a gouge\na 1\nb 1\nb 1\nc 1"
+    body = b"# TYPE a gouge\na 1\nb 1\nb 1\nc 1\nd 1"
     kinds = {(problem.family, problem.kind) for problem in first(body, ["a", "b", "c"]).shape.problems}
     assert kinds == {
         ("a", ProblemKind.TYPE_UNKNOWN),
@@ -446,6 +449,30 @@ def test_notes_tell_what_is_odd_but_readable():
         ("c", ProblemKind.TYPE_MISSING),
         ("", ProblemKind.NO_FINAL_NEWLINE),
     }
+
+
+def test_a_number_that_may_be_cut_costs_its_family_alone():
+    shape = first(b'# TYPE a gauge\na 1\n# TYPE b gauge\nb{x="1"} 5\nb{x="2"} 123', ["a", "b"]).shape
+    assert (list(shape.families), shape.unreadable) == (["a"], {"b"})
+    assert [(each.family, each.kind, each.line) for each in shape.problems] == [("b", ProblemKind.TRUNCATED, 5)]
+
+
+@pytest.mark.parametrize("size", [4096, 4097, 60_000])
+def test_a_label_value_past_its_limit_costs_the_family_and_is_named(size):
+    body = b'# TYPE a gauge\na{x="1"} 1\na{x="%s"} 1\n# TYPE b gauge\nb 1\n' % (b"z" * size)
+    reader = Reader(["a", "b"])
+    for _ in range(3):
+        shape = reader.read(body).shape
+        found = [(each.family, each.kind, each.line) for each in shape.problems]
+        assert found == ([("a", ProblemKind.TOO_LARGE, 3)] if size > 4096 else [])
+        assert ("a" in shape.families, "b" in shape.families) == (size == 4096, True)
+        assert all("label 'x' has" in each.detail for each in shape.problems)
+
+
+def test_a_label_value_is_measured_as_it_is_not_as_it_is_written():
+    reader = Reader(["a"], limits=Limits(label_value=16))
+    assert list(reader.read(b'a{x="' + b"\\n" * 16 + b'"} 1\n').shape.families) == ["a"]
+    assert not reader.read(b'a{x="' + "é".encode() * 9 + b'"} 1\n').shape.families
 
 
 def test_a_family_in_two_runs_of_lines_has_the_stamps_of_both():

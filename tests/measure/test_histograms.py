@@ -160,3 +160,29 @@ def test_windows_merge_with_their_quantiles():
     assert merged.quantiles[2][1].low == 2.0
     assert merge_windows([]) is None
     assert merge_windows([one, Window(increase=1.0, seconds=1.0)]) is None
+
+
+ANY = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@given(st.lists(st.tuples(ANY, ANY), max_size=6), ANY, st.sampled_from([0.01, 0.5, 0.99, 1.0]), ANY)
+def test_no_histogram_whatever_its_numbers_makes_anything_fail_or_tell_what_is_not_finite(rows, total, q, threshold):
+    given_ = Histogram(bounds=tuple(row[0] for row in rows), counts=tuple(row[1] for row in rows), sum=total)
+    _tells_finite_numbers(given_, q, threshold)
+    sorted_ = Histogram(bounds=tuple(sorted(given_.bounds)), counts=tuple(sorted(given_.counts)), sum=total)
+    _tells_finite_numbers(sorted_, q, threshold)
+
+
+def _tells_finite_numbers(histogram, q, threshold):
+    average, found = mean(histogram), estimate(histogram, q)
+    assert average is None or math.isfinite(average)
+    assert found is None or (math.isfinite(found.value) and found.low <= found.value)
+    assert at_most(histogram, q, threshold) in {True, False, None}
+    assert degenerate(histogram) in {True, False}
+    made = window_of(histogram, 1.0, lossy=False)
+    assert all(math.isfinite(each.value) for _, each in made.quantiles)
+
+
+def test_a_histogram_of_more_bounds_than_counts_tells_nothing():
+    broken = Histogram(bounds=(1.0, INF), counts=(1.0,), sum=1.0)
+    assert (mean(broken), estimate(broken, 0.5), at_most(broken, 0.5, 1.0)) == (None, None, None)

@@ -407,12 +407,29 @@ def test_a_window_is_what_a_plain_walk_says(seed, steps):
     if reads[-1][1] is None or not pairs:
         assert isinstance(result, MissingCode)
         return
-    total, start, lossy = 0.0, pairs[-1][1], False
+    total, start, resets = 0.0, pairs[-1][1], 0
     for begin, end, grew, reset in reversed(pairs):
         if start != pairs[-1][1] and pairs[-1][1] - begin - 60 > (end - begin) / 2:
             break
-        total, start, lossy = total + grew, begin, lossy or reset
-    assert result == (pytest.approx(total), pairs[-1][1] - start, lossy)
+        total, start, resets = total + grew, begin, resets + reset
+    if resets > 2:
+        assert result is MissingCode.COUNTER_RESET
+    else:
+        assert result == (pytest.approx(total), pairs[-1][1] - start, resets > 0)
+
+
+@pytest.mark.parametrize("rest", [b"", b"toy:ttft_seconds 1\n"], ids=["one sum", "link by link"])
+@pytest.mark.parametrize(("resets", "rate"), [(1, True), (2, True), (3, False), (4, False)])
+def test_a_number_that_keeps_falling_has_no_rate(resets, rate, rest):
+    reads = [(10 * step, prompt(1000 - step if step <= resets else 1000 - resets)) for step in range(5)]
+    if rest:
+        reads[2] = (20, reads[2][1] + b"# TYPE toy:running gauge\ntoy:running 1\n")
+    found = window(chain(*reads))
+    assert isinstance(found, Window) is rate
+    assert found.lossy if rate else found is MissingCode.COUNTER_RESET
+    # Once the falls are out of the window there is a rate again.
+    later = chain(*reads, *((50 + 10 * step, prompt(2000 + step)) for step in range(8)))
+    assert increase(later) == (pytest.approx(6.0), 60.0, False)
 
 
 def test_recorded_load_has_the_windows_that_its_counters_say():

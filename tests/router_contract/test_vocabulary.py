@@ -36,10 +36,25 @@ _TABLE = Vocabulary(
         ("v0.10", (0, 10, 0)),
         ("main", (0, 0, 0)),
         ("", (0, 0, 0)),
+        ("9" * 5000, (999_999_999, 0, 0)),
+        ("0." + "0" * 5000 + "7.1", (0, 7, 1)),
+        ("v1." + "1" * 10 + ".2", (1, 999_999_999, 2)),
+        ("\u0661.\u0662", (0, 0, 0)),
+        ("1.\u0662.3", (1, 0, 0)),
     ],
 )
 def test_parse_version(text: str, version: tuple[int, ...]) -> None:
     assert parse_version(text) == version
+
+
+@pytest.mark.parametrize("text", ["main", "latest", "", "\u0661.\u0662", "v", "-1"])
+def test_what_is_no_version(text: str) -> None:
+    assert not has_version(text)
+
+
+@given(st.text())
+def test_no_text_makes_a_version_fail(text: str) -> None:
+    assert len(parse_version(text)) == 3
 
 
 @given(
