@@ -8,12 +8,22 @@ until `neutral` is asked for them. One event that cannot be read costs that even
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Meta, Raw, UnsetType
 
 Hash = int | bytes
+BlockSize = Annotated[int, Meta(ge=0, le=1 << 24)]
+"""Tokens of one block; an event with another number is damaged."""
+Rank = Annotated[int, Meta(ge=0, le=65_535)]
+"""A data-parallel rank; another number is not believed, and costs no event."""
+MAX_SEQUENCE = 2**63 - 1
+"""Publishers write signed 64-bit sequences, of which -1 is the end marker."""
+MAX_TOPIC = 4096
+"""Bytes of a topic."""
+MAX_FRAMES = 16
+"""Frames of one message; no publisher sends as many."""
 END_SEQUENCE = b"\xff" * 8
 """The sequence frame of the message that ends a replay."""
 
@@ -27,7 +37,7 @@ class BlockStored(msgspec.Struct, frozen=True, gc=False):
     block_hashes: list[Hash]
     parent_block_hash: Hash | None = None
     token_ids: Raw | UnsetType = UNSET
-    block_size: int | UnsetType = UNSET
+    block_size: BlockSize | UnsetType = UNSET
     lora_id: Raw | UnsetType = UNSET
     medium: str | UnsetType | None = UNSET
     lora_name: Raw | UnsetType = UNSET
@@ -98,7 +108,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     ts: float
     events: Sequence[Event]
-    rank: int | None = None
+    rank: Rank | None = None
 
     @property
     def skipped(self) -> tuple[Damage, ...]:
@@ -144,7 +154,7 @@ _ARRAYS: msgspec.msgpack.Decoder[Batch] = msgspec.msgpack.Decoder(_ArrayBatch)
 _LOOSE = msgspec.msgpack.Decoder(_LooseBatch)
 _ONE_MAP: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(MapStored | MapRemoved | MapCleared)
 _ONE_ARRAY: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ArrayStored | ArrayRemoved | ArrayCleared)
-_RANK = msgspec.msgpack.Decoder(int | None)
+_RANK = msgspec.msgpack.Decoder(Rank | None)
 _KINDS = frozenset({"BlockStored", "BlockRemoved", "AllBlocksCleared"})
 # Where the first event begins, by the msgpack header of the event list: fixarray, array 16, array 32.
 _FIRST_EVENT = {0xDC: 13, 0xDD: 15}
@@ -232,24 +242,30 @@ def read_live(frames: Sequence[bytes]) -> LiveMessage | Rejected:
     """Frames of a SUB socket: exactly topic, 8-byte sequence (not the end marker), payload."""
     if len(frames) != 3:
         return Rejected("frames")
+    if len(frames[0]) > MAX_TOPIC:
+        return Rejected("topic")
     sequence = frames[1]
     if len(sequence) != 8:
         return Rejected("sequence")
     if sequence == END_SEQUENCE:
         return Rejected("end-marker")
-    return LiveMessage(int.from_bytes(sequence, "big"), frames[2])
+    number = int.from_bytes(sequence, "big")
+    return LiveMessage(number, frames[2]) if number <= MAX_SEQUENCE else Rejected("sequence")
 
 
 def read_reply(frames: Sequence[bytes]) -> LiveMessage | ReplayEnd | Rejected:
     """Frames of a replay socket, read from the end: a topic frame came before the sequence in later versions."""
-    if len(frames) < 2:
+    if not 2 <= len(frames) <= MAX_FRAMES:
         return Rejected("frames")
+    if any(len(frame) > MAX_TOPIC for frame in frames[:-2]):
+        return Rejected("topic")
     sequence, payload = frames[-2], frames[-1]
     if len(sequence) != 8:
         return Rejected("sequence")
     if sequence == END_SEQUENCE:
         return ReplayEnd() if not payload else Rejected("end-marker")
-    return LiveMessage(int.from_bytes(sequence, "big"), payload)
+    number = int.from_bytes(sequence, "big")
+    return LiveMessage(number, payload) if number <= MAX_SEQUENCE else Rejected("sequence")
 
 
 def neutral(event: Event, *, tokens: bool = False) -> dict[str, Any]:
@@ -285,4 +301,4 @@ def parse_hash(text: str) -> Hash:
     try:
         return bytes.fromhex(text[4:]) if text.startswith("hex:") else int(text)
     except ValueError:
-        raise ValueError(f"block hash {text!r}: wanted a decimal integer or hex: and hexadecimal digits") from None
+        raise ValueError(f"block hash {text[:80]!r}: wanted a decimal integer or hex: and hexadecimal digits") from None

@@ -41,6 +41,8 @@ class Approximation(StrEnum):
     UNDECODABLE = "Undecodable"
     EVENT_DAMAGED = "EventDamaged"
     BUDGET = "Budget"
+    MERGED = "Merged"
+    """More media, groups or block sizes than are told apart: the rest is kept as one (`OTHER_MEDIUM`)."""
     UNVERIFIED = "Unverified"
     """A reconnection without a replay endpoint: what was sent meanwhile, and by which life, cannot be known."""
 
@@ -68,6 +70,13 @@ class StreamSource(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None = None
     model: str | None = None
     seeded: bool | None = None
+
+
+OTHER_MEDIUM = "other"
+"""The medium of blocks whose medium is not told apart."""
+OTHER_GROUP = -1
+MAX_COUNTED = 2**63 - 1
+"""Where counters stop."""
 
 
 class HashSpace(msgspec.Struct, frozen=True, order=True):

@@ -14,7 +14,7 @@ from typing import Self
 import msgspec
 
 from observer.clock import Clock
-from observer.collect.kv_socket import Lot, Receiver, ReceiverLimits
+from observer.collect.kv_socket import Lot, Receiver, ReceiverLimits, held_bytes
 from observer.collect.kv_zmq import CONNECTED, DISCONNECTED, RETRIED
 from observer.measure.blocks import StreamBlocks
 from observer.measure.ledger import Ledger
@@ -210,14 +210,14 @@ class KvCollector:
                 if subscription is None:
                     self._receiver.discard(len(messages) - number)
                     break
-                size += len(frames[-1])
+                size += held_bytes(frames)
                 self._live(subscription, frames, lot.at)
                 if size > _SLICE_BYTES:
                     size = 0
                     await asyncio.sleep(0)
         for sid, token, messages in lot.replies:
             for frames in messages:
-                size += len(frames[-1])
+                size += held_bytes(frames)
                 self._reply(sid, token, frames, lot.at)
                 if size > _SLICE_BYTES:
                     size = 0

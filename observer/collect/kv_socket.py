@@ -19,10 +19,18 @@ import zmq
 
 from observer.clock import Clock
 from observer.collect.kv_zmq import SocketLimits, monitor_event, replay_request, subscriber
+from router_contract.kv_events import MAX_FRAMES
 from router_contract.kv_streams import ReceiverSummary
 from router_contract.readings import Instant
 
 _SCAN_ROUNDS = 512
+_FRAME_BYTES = 64
+"""What a frame costs beside its bytes, so that empty ones count too."""
+
+
+def held_bytes(frames: list[bytes]) -> int:
+    """What a message occupies while it waits: every frame of it, whatever it is for."""
+    return sum([len(frame) for frame in frames]) + _FRAME_BYTES * len(frames)
 
 
 class ReceiverLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,7 +218,7 @@ class Receiver:
             messages = self._drain(socket, fd)
             if not messages:
                 continue
-            size += sum([len(frames[-1]) for frames in messages])
+            size += sum([held_bytes(frames) for frames in messages])
             self._given += len(messages)
             if kind == "sub":
                 live.append((stream.sid, messages))
@@ -296,17 +304,23 @@ class Receiver:
                 self._changes.append((stream.sid, word, ""))
 
     def _drain(self, socket: zmq.Socket[bytes], fd: int) -> list[list[bytes]]:
-        """Up to ``share`` messages. One message alone is the usual case, and asking whether another waits costs less
+        """Up to ``share`` messages, and no more bytes than may wait at once. One message alone is the usual case, and asking whether another waits costs less
         than being refused it.
         """
         messages: list[list[bytes]] = []
         receive, option, more = socket.recv, socket.getsockopt, zmq.RCVMORE
+        room = self._limits.capacity_bytes
         try:
             for number in range(self._limits.share):
                 frames = [receive(zmq.NOBLOCK)]
                 while option(more):
-                    frames.append(receive(zmq.NOBLOCK))
+                    frame = receive(zmq.NOBLOCK)
+                    if len(frames) <= MAX_FRAMES:  # one more than there may be is enough to be rejected for it
+                        frames.append(frame)
                 messages.append(frames)
+                room -= held_bytes(frames)
+                if room < 0:
+                    break
                 if number == 0 and not int(option(zmq.EVENTS)) & zmq.POLLIN:
                     return messages
         except zmq.Again:

@@ -7,6 +7,7 @@ stream is told that its blocks are approximate.
 from __future__ import annotations
 
 from collections import Counter
+from typing import TypeVar
 
 from observer.measure.planes import Hold
 from observer.measure.residency import LOG_BYTES, UNIQUE_BYTES, BlockIndex
@@ -15,6 +16,8 @@ from observer.measure.streams import Stream
 from router_contract.kv_events import BlockRemoved, BlockStored, Undecodable, decode_batch
 from router_contract.kv_media import DEFAULT_MEDIUM, signed_hashes
 from router_contract.kv_streams import (
+    OTHER_GROUP,
+    OTHER_MEDIUM,
     Approximation,
     HashSpace,
     KvCounters,
@@ -24,8 +27,19 @@ from router_contract.kv_streams import (
 )
 from router_contract.readings import Instant
 
+MAX_MEDIA = 16
+MAX_GROUPS = 64
+MAX_SIZES = 8
+"""Media, groups and block sizes that are told apart on one stream; the rest counts as one, and that is said."""
+MAX_MEDIUM = 64
+"""Characters of a medium's name."""
+_MAX_GROUP = 65_535
+_MAX_CACHED = MAX_MEDIA * MAX_GROUPS
 _BUCKET_SECONDS = 10.0
 _BUCKETS = 6
+
+
+_Name = TypeVar("_Name", str, int)
 
 
 class StreamBlocks:
@@ -46,6 +60,9 @@ class StreamBlocks:
         self._rank = source.key.rank
         self._signed = signed_hashes(source.engine)
         self._holds: dict[tuple[bool, object, object, object], Hold] = {}
+        self._names: set[str] = set()
+        self._groups: set[int] = set()
+        self._sizes: set[int] = set()
         self._removed_in = [0] * _BUCKETS
         self._bucket = 0
 
@@ -62,8 +79,7 @@ class StreamBlocks:
         spoiled: list[Approximation] = []
         for event in batch.events:
             if isinstance(event, BlockStored):
-                if not self._store(event, now):
-                    spoiled.append(Approximation.BUDGET)
+                self._store(event, now, spoiled)
             elif isinstance(event, BlockRemoved):
                 self._remove(event, now)
             else:
@@ -86,21 +102,25 @@ class StreamBlocks:
             self.holder = self.index.join(self)
             self._holds.clear()
 
-    def _store(self, event: BlockStored, now: Instant) -> bool:
+    def _store(self, event: BlockStored, now: Instant, spoiled: list[Approximation]) -> None:
         self.stored_events += 1
         hashes = event.block_hashes
         if not hashes:
-            return True
+            return
         is_bytes = isinstance(hashes[0], bytes)
         key = (is_bytes, event.block_size, event.medium, event.group_idx)
         hold = self._holds.get(key)
         if hold is None:
-            hold = self._hold(event, is_bytes=is_bytes)
-            self._holds[key] = hold
+            hold, merged = self._hold(event, is_bytes=is_bytes)
+            if merged:
+                spoiled.append(Approximation.MERGED)
+            if len(self._holds) < _MAX_CACHED:
+                self._holds[key] = hold
         self.stored_blocks += len(hashes)
         hold.events += 1
         hold.last = now
-        return self.index.store(hold, hashes, event.parent_block_hash)
+        if not self.index.store(hold, hashes, event.parent_block_hash):
+            spoiled.append(Approximation.BUDGET)
 
     def _announced(self) -> dict[str, tuple[int, Instant | None]]:
         """Stored events by medium with the instant of the last, over all lives."""
@@ -111,23 +131,40 @@ class StreamBlocks:
             found[hold.plane.medium] = (count + hold.events, at)
         return found
 
-    def _hold(self, event: BlockStored, *, is_bytes: bool) -> Hold:
+    def _hold(self, event: BlockStored, *, is_bytes: bool) -> tuple[Hold, bool]:
+        """Where the event's blocks are kept, and whether that is together with others that should be told apart."""
         if isinstance(event.block_size, int):
             self.block_size = event.block_size
+        told, of_group, tokens = _medium(event.medium), _group(event.group_idx), self.block_size or 0
+        medium = self._known(self._names, told, MAX_MEDIA, OTHER_MEDIUM)
+        group = self._known(self._groups, of_group, MAX_GROUPS, OTHER_GROUP)
+        size = self._known(self._sizes, tokens, MAX_SIZES, 0)
+        merged = (told, of_group, tokens) != (medium, group, size) or medium == OTHER_MEDIUM or group == OTHER_GROUP
         hash_type = "bytes" if is_bytes else "int64" if self._signed else "uint64"
         source = self.source
-        space = HashSpace(source.engine, source.version or "", hash_type, source.model or "", self.block_size or 0)
-        group = event.group_idx if isinstance(event.group_idx, int) else 0
+        space = HashSpace(source.engine, source.version or "", hash_type, source.model or "", size)
         signed = is_bytes or self._signed
-        return self.index.hold(self.holder, space, _medium(event.medium), group, signed=signed)
+        return self.index.hold(self.holder, space, medium, group, signed=signed), merged
+
+    @staticmethod
+    def _known(names: set[_Name], name: _Name, limit: int, other: _Name) -> _Name:
+        """The name where it is told apart (a new one is while there is room), else the one that stands for the rest."""
+        if name not in names and name != other:
+            if len(names) >= limit:
+                return other
+            names.add(name)
+        return name
 
     def _remove(self, event: BlockRemoved, now: Instant) -> None:
         self.events["removed"] += 1
         hashes = event.block_hashes
         if not hashes:
             return
-        medium = _medium(event.medium)
-        group = event.group_idx if isinstance(event.group_idx, int) else 0
+        medium, group = _medium(event.medium), _group(event.group_idx)
+        if medium not in self._names and len(self._names) >= MAX_MEDIA:
+            medium = OTHER_MEDIUM
+        if group not in self._groups and len(self._groups) >= MAX_GROUPS:
+            group = OTHER_GROUP
         is_bytes = isinstance(hashes[0], bytes)
         gone = 0
         for (space, on, of_group), hold in self.holder.holds.items():
@@ -207,4 +244,14 @@ class StreamBlocks:
 
 
 def _medium(medium: object) -> str:
-    return medium if isinstance(medium, str) and medium else DEFAULT_MEDIUM
+    """The medium of an event; a name that is too long to be one, or cannot be written, is some other medium."""
+    if not isinstance(medium, str) or not medium:
+        return DEFAULT_MEDIUM
+    return medium if len(medium) <= MAX_MEDIUM and medium.isprintable() else OTHER_MEDIUM
+
+
+def _group(group: object) -> int:
+    """The group of an event; a number that is no group is some other one."""
+    if not isinstance(group, int):
+        return 0
+    return group if 0 <= group <= _MAX_GROUP else OTHER_GROUP

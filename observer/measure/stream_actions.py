@@ -11,7 +11,7 @@ from collections.abc import Callable
 from observer.measure.stream_memory import Checksums, Held
 from observer.measure.stream_table import Action, Event
 from observer.measure.stream_values import CLOSE, DROP_ASK, OPEN, Applied, Ask, Output, Sink, StreamLimits
-from router_contract.kv_streams import Approximation, History, StreamState
+from router_contract.kv_streams import MAX_COUNTED, Approximation, History, StreamState
 from router_contract.readings import Instant
 
 LIVE_STATES = frozenset({StreamState.LIVE, StreamState.UNREPAIRED})
@@ -176,7 +176,7 @@ class StreamActions:
         if self.last < 0:
             self.history = History.PARTIAL
         else:
-            self.counts["missed"] += until - self.last - 1
+            self.counts["missed"] = min(self.counts["missed"] + until - self.last - 1, MAX_COUNTED)
             self.approximate.add(Approximation.UNREPAIRED)
         self._cleared = False
         self._sums.skip(until)

@@ -154,6 +154,35 @@ async def test_messages_that_are_no_batches_are_counted_and_dropped():
         context.term()
 
 
+async def test_every_frame_counts_against_what_may_wait_and_long_topics_are_dropped():
+    limits = msgspec.structs.replace(
+        scenes.FAST, receiver=msgspec.structs.replace(scenes.FAST.receiver, capacity_bytes=64 << 10)
+    )
+    context = zmq.Context()
+    pub = context.socket(zmq.PUB)
+    pub.setsockopt(zmq.LINGER, 0)
+    port = pub.bind_to_random_port("tcp://127.0.0.1")
+    try:
+        async with collecting(limits) as collector:
+            key = StreamKey(DEPLOYMENT, "uid", 0)
+            collector.sync([StreamSource(key=key, source=KvEventSource(endpoint=f"tcp://127.0.0.1:{port}"))])
+            await until(collector, lambda found: found.state is StreamState.LIVE)
+            malformed: dict[str, int] = {}
+            while not ({"topic", "frames"} <= set(malformed) and collector.receiver_summary().pauses):
+                for _ in range(4):
+                    pub.send_multipart([b"t" * (32 << 10), bytes(8), b""])
+                    # the last three alone would be a message
+                    pub.send_multipart([b""] * 17 + [b"", bytes(7) + b"\x01", b"x"])
+                time.sleep(0.05)  # the loop does not keep up
+                await asyncio.sleep(0.01)
+                malformed = dict(collector.summaries()[0].counters.malformed)
+            assert set(malformed) == {"topic", "frames"}
+            assert collector.summaries()[0].counters.batches == 0
+    finally:
+        pub.close(linger=0)
+        context.term()
+
+
 async def test_a_loop_that_does_not_keep_up_pauses_receiving_and_loses_nothing_that_replay_has():
     served = Served()
     limits = msgspec.structs.replace(
