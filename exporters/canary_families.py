@@ -9,11 +9,12 @@ from typing import Final, Protocol
 import msgspec
 
 from exporters.family import Family, FamilyType, Row
-from router_contract.canary_results import CanaryStatus, MetricResult, Verdict
+from router_contract.canary_results import CanaryStatus, Decision, MetricResult, Reason, Verdict
 from router_contract.canary_view import CanaryView
 
 LABELS: Final = ("namespace", "name", "deployment", "component", "revision")
 """``name`` is the analysis, ``revision`` the canary's."""
+_WAITS: Final = frozenset({Reason.CAPACITY, Reason.PAUSED, Reason.PRE_STEP_HOLD, Reason.BAKE, Reason.MANUAL})
 _METRIC: Final = (*LABELS, "metric")
 Numbers = Iterable[tuple[tuple[str, ...], float]]
 
@@ -68,16 +69,41 @@ def _of_metric(number: Callable[[MetricResult], float | None]) -> Callable[[Cana
     return numbers
 
 
-def _value(result: MetricResult) -> float | None:
-    """The number that was judged; none unless the verdict is conclusive."""
-    return float(result.value) if result.value else None
+def _by_side(
+    canary: Callable[[MetricResult], float | None], stable: Callable[[MetricResult], float | None]
+) -> Callable[[CanaryView], Numbers]:
+    def numbers(view: CanaryView) -> Numbers:
+        for result in _results(view):
+            for side, found in (("canary", canary(result)), ("stable", stable(result))):
+                if found is not None and math.isfinite(found):
+                    yield (*_labels(view), result.name, side), found
+
+    return numbers
 
 
-def _samples(view: CanaryView) -> Numbers:
+def _estimate(result: MetricResult) -> float | None:
+    """The number where there is one, whatever the verdict."""
+    return result.estimate if result.estimate is not None or not result.value else float(result.value)
+
+
+def _metric_verdicts(view: CanaryView) -> Numbers:
     for result in _results(view):
-        for side, count in (("canary", result.samples), ("stable", result.stable_samples)):
-            if count is not None:
-                yield (*_labels(view), result.name, side), count
+        for verdict in Verdict:
+            yield (*_labels(view), result.name, str(verdict)), float(result.verdict is verdict)
+
+
+def _phase(view: CanaryView) -> Numbers:
+    """Where the run is, in one word; no series before the first look or when nobody looked for long."""
+    status = view.status
+    if status is None or status.decision is None or view.look_stale:
+        return
+    if status.decision is Decision.ADVANCE:
+        phase = "Completed" if status.reason is Reason.COMPLETED else "Advancing"
+    elif status.decision is Decision.HOLD:
+        phase = "Analysing" if view.interval is not None and status.reason not in _WAITS else "Waiting"
+    else:
+        phase = {Decision.ROLLBACK: "RolledBack", Decision.FAILED: "Parked"}[status.decision]
+    yield (*_labels(view), phase), 1.0
 
 
 def _of_status(number: Callable[[CanaryStatus], float | None]) -> Callable[[CanaryView], Numbers]:
@@ -90,8 +116,8 @@ def _of_status(number: Callable[[CanaryStatus], float | None]) -> Callable[[Cana
 
 
 def _tallies(view: CanaryView) -> Numbers:
-    for verdict, reason, count in view.tallies:
-        yield (*_labels(view), verdict, reason), float(count)
+    for decision, reason, count in view.tallies:
+        yield (*_labels(view), decision, reason), float(count)
 
 
 def _family(
@@ -108,11 +134,13 @@ _ALL: Final = (
     _family("failed_checks", "Failed samples of this step.", _of_status(lambda status: status.failed_checks)),
     _family("failure_limit", "Failed samples that end this step.", _of_status(lambda status: status.failure_limit)),
     _family("last_conclusive_timestamp_seconds", "When the last conclusive sample was completed.", _of_status(lambda status: status.last_conclusive)),
-    _family("metric_value", "The number that was judged; absent while inconclusive or stale.", _of_metric(_value), _METRIC),
+    _family("phase", "1 at where the run is: Analysing, Waiting, Advancing, Completed, RolledBack, Parked.", _phase, (*LABELS, "phase")),
+    _family("metric_value", "The number measured on each side, whatever the verdict; absent while stale.", _by_side(_estimate, lambda result: result.stable_estimate), (*_METRIC, "side")),
+    _family("metric_samples", "Requests or observations that a metric has seen on each side.", _by_side(lambda result: result.samples, lambda result: result.stable_samples), (*_METRIC, "side")),
+    _family("metric_verdict", "1 at the verdict of a metric in the last sample; absent while stale.", _metric_verdicts, (*_METRIC, "verdict")),
     _family("metric_threshold", "The threshold of a metric.", _of_metric(lambda result: float(result.threshold)), _METRIC),
     _family("metric_evidence_log", "The logarithm of the evidence against the canary.", _of_metric(lambda result: result.evidence), _METRIC),
-    _family("metric_samples", "Requests or observations that a metric has seen.", _samples, (*_METRIC, "side")),
-    _family("evaluations_total", "Samples counted since the observer started.", _tallies, (*LABELS, "verdict", "reason")),
+    _family("decisions_total", "Samples counted since the observer started, by what was decided after each.", _tallies, (*LABELS, "decision", "reason")),
 )  # fmt: skip
 FAMILIES: Final = {family.name: family for family in _ALL}
 

@@ -247,6 +247,7 @@ def _settings(documents: list[Document], faults: list[Fault]) -> Settings:
     tracker = Tracker(documents[0].file)
     settings = tracker.decode(root, Settings) or Settings()
     _check_relations(settings, tracker)
+    _check_providers(settings, tracker)
     faults += tracker.faults
     return settings
 
@@ -287,6 +288,19 @@ def _check_relations(settings: Settings, tracker: Tracker) -> None:
         twice = "two periods and a timeout" if path == "windows.expireAfter" else f"`{other}`"
         place = path if tracker.knows(path) else other
         tracker.fault_at(place, f"{path} of {show(value)}", f"{path} {word} {twice}, {show(bound)}")
+
+
+def _check_providers(settings: Settings, tracker: Tracker) -> None:
+    """Providers have names of their own, and the default is one of them."""
+    names = [each.name for each in settings.canary.providers]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            where = f"canary.providers[{place}].name"
+            tracker.fault_at(where, f"the provider {shown(name)} a second time", "each name once")
+    told = settings.canary.default_provider
+    if told is not None and told not in names:
+        wanted = "the name of one of `canary.providers`"
+        tracker.fault_at("canary.defaultProvider", shown(told), wanted, did_you_mean(told, names))
 
 
 def _fleets(documents: list[Document], settings: Settings, faults: list[Fault]) -> tuple[list[Deployment], list[Fault]]:

@@ -23,7 +23,7 @@ class CanaryView(msgspec.Struct, frozen=True, kw_only=True):
     ``status`` is ``None`` before the first look; ``looked`` is when the last one was stored, ``sampled_at`` (wall
     seconds) when the last counted sample was completed. ``interval`` and ``deadline`` (seconds) are of the current step,
     ``None`` where it asks for no sample. ``stalls_at`` is wall seconds. ``problems`` are sentences about the configuration and
-    the state file. ``tallies`` count samples by verdict and reason since the observer started.
+    the state file. ``tallies`` count samples by the decision and the reason after each since the observer started.
     """
 
     definition: CanaryAnalysis
@@ -54,12 +54,17 @@ class CanaryView(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.sampled_at is None else max(0.0, self.now.wall - self.sampled_at)
 
     @property
+    def look_stale(self) -> bool:
+        """Whether nobody looked for long."""
+        return self.looked is None or self.now.mono - self.looked.mono > LOOK_SECONDS
+
+    @property
     def stale(self) -> bool:
         """Whether what it says may no longer hold.
 
         Nobody looked for long, or samples are due and the last one is older than two intervals and a deadline.
         """
-        if self.status is None or self.looked is None or self.now.mono - self.looked.mono > LOOK_SECONDS:
+        if self.status is None or self.look_stale:
             return True
         if self.status.decision in FINAL or self.interval is None or self.sample_age is None:
             return False

@@ -123,8 +123,11 @@ class Canaries:
         gone = [key for key in self._canaries if key not in found]
         self._canaries = dict(sorted(found.items()))
         for key in gone:
-            if self._file is not None:
-                await asyncio.to_thread(self._file.forget_canary, key)
+            try:
+                if self._file is not None:
+                    await asyncio.to_thread(self._file.forget_canary, key)
+            except StateError as error:
+                _log.error("%s", error)
 
     async def run(self) -> None:
         """Look at every analysis each judging period and begin the samples that are due; runs until cancelled."""
@@ -196,9 +199,8 @@ class Canaries:
     def _gather(self, canary: _Canary, sides: Sides, outcome: Outcome, now: Instant) -> None:
         """Count on, in a new window where another gate is judged now."""
         counted = outcome.fate is SampleFate.COUNTED
-        if counted and outcome.verdict is not None:
-            for each in outcome.verdicts:
-                canary.tallies[str(each.verdict), str(each.reason)] += 1
+        if counted:
+            canary.tallies[str(outcome.decision), str(outcome.reason)] += 1
         if canary.gathering is None or canary.gathering.plan != outcome.state.plan:
             canary.gathering = Gathering(outcome.state.plan, now.wall)
         elif counted:
@@ -308,7 +310,7 @@ class Canaries:
             stalls_at=stalls_at(canary.definition, state) if gated and state is not None else None,
             warnings=() if outcome is None else outcome.warnings,
             problems=(*canary.problems, *((canary.trouble,) if canary.trouble else ())),
-            tallies=tuple((verdict, reason, count) for (verdict, reason), count in sorted(canary.tallies.items())),
+            tallies=tuple((decision, reason, count) for (decision, reason), count in sorted(canary.tallies.items())),
         )
 
     def _troubles(self, definition: CanaryAnalysis) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import uvloop
 
 from exporters.live import Screen, changes_key, console, deployments_picture, summaries
 from observer.app.replay import replay
-from observer.app.watcher import Watcher, describe_watch, package_version
+from observer.app.watcher import Watcher, package_version
 from observer.clock import Clock, SystemClock
 from observer.collect.allocator import raise_file_limit, tune_allocator
 from observer.collect.recording import Recorder
@@ -27,6 +27,7 @@ from observer.settings import Configuration, SettingsError, load_files
 from observer.simulate.control import control_listener
 from observer.simulate.fleet import SimulatedFleet
 from observer.simulate.kv_fleet import publishing
+from router_contract.targets import Deployment, DeploymentKey
 from router_contract.verdicts import DeploymentReport, TargetState
 
 _TABLE_PERIOD = 1.0
@@ -119,6 +120,16 @@ async def _following(
         )
         watcher.supervise("follow the configuration files", watch.run)
         yield watcher
+
+
+def describe_watch(deployments: Iterable[Deployment]) -> str:
+    """One line about what is watched."""
+    found: list[DeploymentKey] = []
+    targets = 0
+    for deployment in deployments:
+        found.append(deployment.key)
+        targets += sum(1 for _ in deployment.targets())
+    return f"{len(found)} deployments, {targets} targets"
 
 
 async def _serve(

@@ -344,13 +344,3 @@ class Watcher:
             self._unsaved = str(error)
         else:
             self._unsaved = ""
-
-
-def describe_watch(deployments: Iterable[Deployment]) -> str:
-    """One line about what is watched."""
-    found: list[DeploymentKey] = []
-    targets = 0
-    for deployment in deployments:
-        found.append(deployment.key)
-        targets += sum(1 for _ in deployment.targets())
-    return f"{len(found)} deployments, {targets} targets"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from exporters.listening import ListenError
-from observer.app.watcher import Watcher, describe_watch, listen_of
+from observer.app.run import describe_watch
+from observer.app.watcher import Watcher, listen_of
 from observer.clock import SystemClock
 from observer.collect.options import ScrapeSettings
 from observer.collect.recording import Recorder, Recording

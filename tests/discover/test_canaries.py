@@ -107,3 +107,25 @@ def test_the_example_of_the_documentation_is_read(tmp_path: Path) -> None:
     gate = made.canaries[0].steps[0].analysis
     assert gate is not None
     assert [metric.name for metric in gate.metrics] == ["errors", "ttft"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("defaultProvider: pron", 'canary.defaultProvider: found "pron", wanted the name of one of `canary.providers`'),
+        ("allowServerAddress: true", 'canary.providers[1].name: found the provider "prom" a second time'),
+    ],
+)
+def test_providers_are_named_once_and_the_default_is_one(tmp_path: Path, text: str, wanted: str) -> None:
+    twice = "second" if "default" in text else "prom"
+    told = f"""\
+apiVersion: observer.modeldeployment.io/v1alpha1
+kind: Settings
+canary:
+  {text}
+  providers:
+  - {{name: prom, serverAddress: "http://prometheus:9090"}}
+  - {{name: {twice}, serverAddress: "http://other:9090"}}
+"""
+    (fault,) = check_files([write(tmp_path, told)])
+    assert wanted in str(fault)

@@ -91,7 +91,7 @@ def view(
         sampled_at=NOW.wall - age if judged else None,
         interval=30.0,
         deadline=30.0,
-        tallies=(("Passed", "WithinThreshold", 7),),
+        tallies=(("Hold", "Bake", 7),),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dashboards.planned import PLANNED
 from exporters.canary_document import Asked, canary_document, gate_document
 from exporters.canary_facade import FacadeError, answer
 from exporters.canary_families import canary_families
@@ -63,7 +64,7 @@ def test_only_finite_numbers_are_written(number: float) -> None:
         ('modeldeployment_canary_verdict{revision!="2"}', []),
         ('modeldeployment_canary_verdict{revision=~"2|3", component="engine",}', ["1"]),
         ('modeldeployment_canary_verdict{revision!~"2|3"}', []),
-        ('modeldeployment_canary_metric_value{metric="errors"}', ["0.002"]),
+        ('modeldeployment_canary_metric_value{metric="errors",side="stable"}', ["0.003"]),
         (" vector( 1 ) ", ["1"]),
     ],
 )
@@ -108,6 +109,32 @@ def test_families_have_no_series_for_what_is_not_known() -> None:
         families = canary_families(Source(made))
         return {each.name.removeprefix("modeldeployment_canary_") for each in families if list(each.rows(None))}  # type: ignore[arg-type]  # these rows need no snapshot
 
-    assert {"verdict", "metric_value", "metric_threshold", "metric_samples", "decision"} <= names(view())
-    assert not {"verdict", "metric_value", "metric_samples"} & names(view(age=91))
-    assert names(view(judged=False)) == {"evaluations_total"}
+    assert {"verdict", "metric_value", "metric_threshold", "metric_samples", "decision", "phase"} <= names(view())
+    assert not {"verdict", "metric_value", "metric_samples", "metric_verdict"} & names(view(age=91))
+    assert names(view(judged=False)) == {"decisions_total"}
+
+
+def test_families_have_the_labels_that_dashboards_were_promised() -> None:
+    made = {family.name: set(family.labels) for family in canary_families(Source())}
+    promised = {name: set(row.labels) for name, row in PLANNED.items() if name.startswith("modeldeployment_canary_")}
+    assert promised
+    lacking = {name: labels - made.get(name, set()) for name, labels in promised.items()}
+    assert not any(lacking.values()), lacking
+
+
+@pytest.mark.parametrize(
+    ("made", "phase"),
+    [
+        (view(), "Waiting"),
+        (view(NONE), "Analysing"),
+        (view(ROLLBACK), "RolledBack"),
+        (view(status(Verdict.PASSED, Decision.ADVANCE, Reason.COMPLETED)), "Completed"),
+        (view(status(None, Decision.FAILED, Reason.ANALYSIS_STALLED)), "Parked"),
+        (view(look_age=31), None),
+        (view(judged=False), None),
+    ],
+)
+def test_the_phase_is_one_word_or_nothing(made: Any, phase: str | None) -> None:
+    family = next(each for each in canary_families(Source(made)) if each.name.endswith("_phase"))
+    found = [labels[-1] for labels, _ in family.rows(None)]  # type: ignore[arg-type]  # these rows need no snapshot
+    assert found == ([] if phase is None else [phase])
