@@ -24,8 +24,8 @@ ROLES = columns_of(
     "ROLE, KIND 4, DESIRED>, READY>, ELIGIBLE>, SERVING, QUOTA> 5, FLAVORS 5, READY MEANS 2, PARALLELISM~ 3"
 )
 CONDITIONS = columns_of("CONDITION, STATUS, REASON, AGE> 2, FROM 3, MESSAGE~ 1")
-GROUPS = columns_of("GROUP, STATE, REASON 1, QUALIFIED> 3, MEMBER, READY, STANDING 2, DETAIL~ 4")
-VIEWS = columns_of("ROUTER, SOURCE 3, AGE>, WORKER, SELECTED, HEALTHY 1, CIRCUIT 2, LOAD> 4")
+GROUPS = columns_of("GROUP^, STATE, REASON^ 2, QUALIFIED> 4, MEMBER^, READY 1, STANDING 3, DETAIL~")
+VIEWS = columns_of("ROUTER^, SOURCE 3, AGE>, WORKER^, SELECTED, HEALTHY 1, CIRCUIT 2, LOAD> 4")
 OPERATOR = columns_of("OPERATOR SAYS, STATUS, REASON 1, AGE> 2, WE SAY, DISAGREES")
 SOURCES = columns_of("NOT READ, WHY, SINCE>, DETAIL~ 1")
 DRAIN = columns_of("DRAIN, STATE, REQUESTS>, WHY~ 1")
@@ -143,12 +143,20 @@ def _condition(item: Json, made: Json) -> list[str | Text]:
     return [item["type"], _coloured(item["status"]), item["reason"], age, item["provenance"], item["message"]]
 
 
+_REVOKED = frozenset({"Retiring", "Replacing", "Incomplete", "NotReady"})
+"""The states of a group that does not qualify now, by a fact."""
+
+
 def _groups(role: Json, made: Json) -> Iterable[list[str | Text]]:
     """One line for each member; the group's own cells stand on the first."""
     for group in role["groups"]:
         name = role["name"] if group["ordinal"] is None else f"{role['name']}/{group['ordinal']}"
+        revoked = group["state"] in _REVOKED
+        # the reason is the name of a criterion: alone it would read as if that were fulfilled
         reason = "" if group["state"] == "Eligible" and not group.get("retained") else group["reason"]
-        qualified = seconds(_since(group.get("qualifiedAt"), made))
+        reason += " failed" if revoked else ""
+        # the document keeps when it last qualified; beside a group that no longer does it would read as still so
+        qualified = "" if revoked else seconds(_since(group.get("qualifiedAt"), made))
         own: list[str | Text] = [name, _coloured(group["state"]), reason, qualified]
         for member in group["members"]:
             seat = "" if member.get("seat") is None else f" seat {member['seat']}"
@@ -218,7 +226,7 @@ def explanation(made: Json, *, width: int | None = None) -> Parts:
     return parts
 
 
-_COURSES = {"ClearsByItself": "clears by itself", "Act": "act", "Over": "over"}
+_COURSES = {"ClearsByItself": "clears by itself", "WaitThenAct": "wait, then act", "Act": "act", "Over": "over"}
 
 
 def _finding(item: Json) -> list[str | Text]:

@@ -6,6 +6,7 @@ What is not known is null. Every number of a deployment is taken from its metric
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,16 +15,18 @@ from exporters.document import metrics_document
 from exporters.status import condition_entry
 from exporters.timestamps import rfc3339
 from router_contract.documents import REASONS, Gauge, ModelDeploymentMetrics, Unavailable, WindowEntry
-from router_contract.readings import MissingCode
-from router_contract.status import Serving
-from router_contract.targets import DeploymentKey, Replica
+from router_contract.readings import MissingCode, State
+from router_contract.status import RoleStatus, Serving
+from router_contract.targets import DeploymentKey, Replica, Role
 from router_contract.verdicts import DeploymentReport, TargetState, TargetStatus
 
 
 class RoleSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One role: replicas by state, requests in hand, and the latency of its merged histograms.
 
-    ``ready``, ``eligible`` and ``serving`` (the routers' confirmation) are null until judging knows them.
+    ``ready``, ``eligible`` and ``serving`` (the routers' confirmation) are null until judging knows them. The state of a
+    number is ``Fresh``, or ``Stale`` where a part of it is; null with the number. ``age_seconds`` is the age of the
+    oldest of the three.
     """
 
     name: str
@@ -39,10 +42,14 @@ class RoleSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     kv_cache_usage: float | None
     ttft: WindowEntry | None
     itl: WindowEntry | None
+    running_state: str | None = None
+    waiting_state: str | None = None
+    kv_cache_usage_state: str | None = None
+    age_seconds: float | None = None
 
 
 class RouterSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The router: Pods desired and observed, requests and failures per second."""
+    """The router: Pods desired and observed, requests and failures per second, with states as those of a role."""
 
     name: str
     software: str
@@ -51,6 +58,9 @@ class RouterSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     running: float | None
     requests_per_second: float | None
     error_ratio: float | None
+    running_state: str | None = None
+    requests_state: str | None = None
+    age_seconds: float | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -158,35 +168,63 @@ def _existing(replicas: tuple[Replica, ...]) -> int:
     return sum(any(not member.terminating for member in replica.members) for replica in replicas)
 
 
-def _level(document: ModelDeploymentMetrics | None, name: str, scope: str) -> float | None:
+def _gauge(document: ModelDeploymentMetrics | None, name: str, scope: str) -> Gauge | None:
     gauges: tuple[Gauge, ...] = (*(document.processing or ()), *(document.queueing or ())) if document else ()
-    return next((gauge.value for gauge in gauges if gauge.name == name and gauge.scope == scope), None)
+    return next((gauge for gauge in gauges if gauge.name == name and gauge.scope == scope), None)
+
+
+def _value(gauge: Gauge | None) -> float | None:
+    return None if gauge is None else gauge.value
+
+
+def _worst(*entries: Gauge | WindowEntry | None) -> str | None:
+    """Stale where one of the entries is, else fresh; null where there is none."""
+    states = {entry.state for entry in entries if entry is not None and isinstance(entry.state, str)}
+    return State.STALE.value if State.STALE.value in states else next(iter(states), None)
+
+
+def _oldest(*entries: Gauge | WindowEntry | None) -> float | None:
+    ages = [entry.age_seconds for entry in entries if entry is not None]
+    return max((age for age in ages if isinstance(age, float)), default=None)
 
 
 def _roles(report: DeploymentReport, document: ModelDeploymentMetrics | None) -> tuple[RoleSummary, ...]:
-    latency = (
-        {role.role: {entry.name: entry for entry in role.latency} for role in (document.roles or ())}
-        if document
-        else {}
-    )
+    measured = document.roles or () if document else ()
+    latency = {role.role: {entry.name: entry for entry in role.latency} for role in measured}
     judged = {role.name: role for role in report.role_status}
     return tuple(
-        RoleSummary(
-            name=role.name,
-            kind=role.kind,
-            engine=role.engine,
-            desired=role.desired,
-            observed=_existing(role.replicas) if report.deployment.complete else None,
-            ready=judged[role.name].ready if role.name in judged else None,
-            eligible=judged[role.name].endpoints.eligible if role.name in judged else None,
-            serving=judged[role.name].endpoints.serving if role.name in judged else None,
-            running=_level(document, "running", f"engine/{role.name}"),
-            waiting=_level(document, "waiting", f"engine/{role.name}"),
-            kv_cache_usage=_level(document, "kv-cache-usage", f"engine/{role.name}"),
-            ttft=latency.get(role.name, {}).get("ttft"),
-            itl=latency.get(role.name, {}).get("itl"),
-        )
+        _role(role, report.deployment.complete, judged.get(role.name), document, latency.get(role.name, {}))
         for role in report.deployment.roles
+    )
+
+
+def _role(
+    role: Role,
+    complete: bool,
+    judged: RoleStatus | None,
+    document: ModelDeploymentMetrics | None,
+    latency: Mapping[str, WindowEntry],
+) -> RoleSummary:
+    names = ("running", "waiting", "kv-cache-usage")
+    running, waiting, usage = (_gauge(document, name, f"engine/{role.name}") for name in names)
+    return RoleSummary(
+        name=role.name,
+        kind=role.kind,
+        engine=role.engine,
+        desired=role.desired,
+        observed=_existing(role.replicas) if complete else None,
+        ready=judged.ready if judged else None,
+        eligible=judged.endpoints.eligible if judged else None,
+        serving=judged.endpoints.serving if judged else None,
+        running=_value(running),
+        waiting=_value(waiting),
+        kv_cache_usage=_value(usage),
+        ttft=latency.get("ttft"),
+        itl=latency.get("itl"),
+        running_state=_worst(running),
+        waiting_state=_worst(waiting),
+        kv_cache_usage_state=_worst(usage),
+        age_seconds=_oldest(running, waiting, usage),
     )
 
 
@@ -198,14 +236,18 @@ def _router(report: DeploymentReport, document: ModelDeploymentMetrics | None) -
     requests = [entry for entry in traffic if entry.name == "requests"]
     ratios = [entry for entry in traffic if entry.name == "error-ratio"]
     samples = math.fsum(entry.samples for entry in ratios)
+    running = _gauge(document, "router-running", "router")
     return RouterSummary(
         name=router.name,
         software=router.software,
         desired=router.desired,
         observed=sum(not member.terminating for member in router.members),
-        running=_level(document, "router-running", "router"),
+        running=_value(running),
         requests_per_second=math.fsum(entry.value for entry in requests) if requests else None,
         error_ratio=math.fsum(entry.value * entry.samples for entry in ratios) / samples if samples else None,
+        running_state=_worst(running),
+        requests_state=_worst(*requests, *ratios),
+        age_seconds=_oldest(running, *requests, *ratios),
     )
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from exporters.grid import UNKNOWN, cells_of, columns_of, grid
+from exporters.grid import UNKNOWN, Column, cells_of, columns_of, grid
+from exporters.timestamps import rfc3339
 
 Json = Mapping[str, Any]
 
@@ -31,6 +31,12 @@ _STYLES = {
     "Starting": "yellow",
     "Deleting": "magenta",
 }
+
+
+MOMENT = "unix-seconds"
+"""The unit of values that are moments."""
+_STALE = "~"
+_LEGEND = "~ a part of this is stale: the last that was read of something that does not answer now"
 
 
 def number(value: float | None) -> str:
@@ -75,7 +81,9 @@ def size(value: float | None) -> str:
 
 
 def amount(value: float, unit: str) -> str:
-    """A value of a document in its unit."""
+    """A value of a document in its unit; a moment as a time."""
+    if unit == MOMENT:
+        return moment(value)
     if unit == "seconds":
         return seconds(value)
     if unit == "milliseconds":
@@ -90,9 +98,29 @@ def state(name: str) -> Text:
     return Text(name, _STYLES.get(name, ""))
 
 
-def _of(observed: int | None, desired: int | None) -> Text:
-    text = f"{number(observed)}/{number(desired)}"
-    return Text(text, "yellow" if observed is not None and desired is not None and observed < desired else "")
+def moment(value: float) -> str:
+    """Wall seconds as a time of day; a number where no calendar has it."""
+    try:
+        return rfc3339(value)
+    except (ValueError, OverflowError, OSError):
+        return number(value)
+
+
+def unit_name(unit: str) -> str:
+    """A unit as a column shows it."""
+    return "time" if unit == MOMENT else unit
+
+
+def _marked(text: str, state: str | None) -> str | Text:
+    """A number with a mark where a part of it is stale."""
+    return Text(text + _STALE, "yellow") if state == "Stale" and text != UNKNOWN else text
+
+
+def _ready(ready: int | None, observed: int | None, desired: int | None) -> Text:
+    """Ready of desired; what is not known is ``?``, and of nothing nothing is ready."""
+    ready = 0 if ready is None and observed == 0 else ready
+    text = "/".join("?" if count is None else number(count) for count in (ready, desired))
+    return Text(text, "yellow" if ready is not None and desired is not None and ready < desired else "")
 
 
 def _quantile(entry: Json | None, name: str) -> float | None:
@@ -101,14 +129,19 @@ def _quantile(entry: Json | None, name: str) -> float | None:
 
 
 DEPLOYMENTS = columns_of(
-    "NAMESPACE 2, DEPLOYMENT, PHASE, ROLES 8, ROLE, SOFTWARE 7, REPLICAS>, ELIGIBLE>, SERVING> 3, RUNNING> 1, "
-    "WAITING> 1, KV> 8, TTFT P50> 5, P90> 6, REQ/S> 4, ERRORS> 4, AGE> 9, STATE 2"
+    "NAMESPACE^ 6, DEPLOYMENT^, PHASE/, ROLES 8, ROLE^, SOFTWARE 7, READY>, ELIGIBLE>, SERVING> 3, RUNNING> 1, "
+    "WAITING> 1, KV> 6, TTFT P50> 5, P90> 7, REQ/S> 4, ERRORS> 4, AGE> 6, STATE"
 )
-DEPLOYMENTS_WIDE = (*DEPLOYMENTS, *columns_of("KIND 8, MODEL 8, ITL P50> 8, P90> 8, TARGETS UP> 8, WHY~"))
+DEPLOYMENTS_WIDE = (*DEPLOYMENTS, *columns_of("OBSERVED> 8, KIND 8, MODEL 8, ITL P50> 8, P90> 8, TARGETS UP> 8, WHY~"))
 
 
-def deployments(items: Sequence[Json], *, wide: bool = False, width: int | None = None) -> Table:
-    """Deployments (summaries as ``/api/v1/deployments`` lists them), a line for each role and for the router."""
+def deployments(
+    items: Sequence[Json], *, wide: bool = False, width: int | None = None, everywhere: bool = False
+) -> Table:
+    """Deployments (summaries as ``/api/v1/deployments`` lists them), a line for each role and for the router.
+
+    ``everywhere`` keeps the namespace where the width does not do for all columns.
+    """
     rows = []
     for item in items:
         names: list[str | Text] = [item["namespace"], item["name"], _phase(item), item["roleSummary"] or UNKNOWN]
@@ -116,10 +149,17 @@ def deployments(items: Sequence[Json], *, wide: bool = False, width: int | None 
         targets = item["targets"]
         about = [f"{targets['Up']}/{sum(targets.values())}", item["message"]]
         for line in _lines(item):
-            more = [line["kind"], item["model"] or UNKNOWN, line["itl50"], line["itl90"], *about] if wide else []
-            rows.append(cells_of([*names, *line["cells"], *ends, *more]))
+            shown = [line["observed"], line["kind"], item["model"] or UNKNOWN, line["itl50"], line["itl90"], *about]
+            rows.append(cells_of([*names, *line["cells"], *ends, *(shown if wide else [])]))
             names, ends, about = [""] * 4, ["", ""], ["", ""]
-    return grid(DEPLOYMENTS_WIDE if wide else DEPLOYMENTS, rows, width)
+    table = grid(_with_namespace(DEPLOYMENTS_WIDE if wide else DEPLOYMENTS, everywhere), rows, width)
+    if any(cell.plain.endswith(_STALE) for row in rows for cell in row):
+        table.caption, table.caption_justify, table.caption_style = Text(_LEGEND, "dim"), "left", "dim"
+    return table
+
+
+def _with_namespace(columns: Sequence[Column], everywhere: bool) -> Sequence[Column]:
+    return (columns[0]._replace(drop=0), *columns[1:]) if everywhere else columns
 
 
 def _phase(item: Json) -> Text:
@@ -151,38 +191,45 @@ def _lines(item: Json) -> list[dict[str, Any]]:
         cells: list[str | Text] = [
             role["name"],
             role["engine"] or UNKNOWN,
-            _of(role["observed"], role["desired"]),
+            _ready(role["ready"], role["observed"], role["desired"]),
             _eligible(role),
             _serving(role),
-            number(role["running"]),
-            number(role["waiting"]),
-            percent(role["kvCacheUsage"]),
-            seconds(_quantile(ttft, "p50")),
-            seconds(_quantile(ttft, "p90")),
+            _marked(number(role["running"]), role.get("runningState")),
+            _marked(number(role["waiting"]), role.get("waitingState")),
+            _marked(percent(role["kvCacheUsage"]), role.get("kvCacheUsageState")),
+            _latency(ttft, "p50"),
+            _latency(ttft, "p90"),
             "",
             "",
         ]
-        itls = {"itl50": seconds(_quantile(itl, "p50")), "itl90": seconds(_quantile(itl, "p90"))}
-        lines.append({"cells": cells, "kind": role["kind"], **itls})
+        itls = {"itl50": _latency(itl, "p50"), "itl90": _latency(itl, "p90")}
+        lines.append({"cells": cells, "observed": number(role["observed"]), "kind": role["kind"], **itls})
     router = item["router"]
     if router:
-        lines.append({"cells": _routercells_of(router), "kind": "Router", "itl50": "", "itl90": ""})
+        observed = number(router["observed"])
+        lines.append({"cells": _router(router), "observed": observed, "kind": "Router", "itl50": "", "itl90": ""})
     return lines
 
 
-def _routercells_of(router: Json) -> list[str | Text]:
-    pods = _of(router["observed"], router["desired"])
-    traffic = [number(router["requestsPerSecond"]), percent(router["errorRatio"])]
-    return [router["name"], router["software"], pods, "", "", number(router["running"]), *("",) * 4, *traffic]
+def _latency(entry: Json | None, name: str) -> str | Text:
+    return _marked(seconds(_quantile(entry, name)), (entry or {}).get("state"))
+
+
+def _router(router: Json) -> list[str | Text]:
+    pods = _ready(None, router["observed"], router["desired"])
+    traffic = (number(router["requestsPerSecond"]), percent(router["errorRatio"]))
+    running = _marked(number(router["running"]), router.get("runningState"))
+    marked = [_marked(text, router.get("requestsState")) for text in traffic]
+    return [router["name"], router["software"], pods, "", "", running, *("",) * 4, *marked]
 
 
 TARGETS = columns_of(
-    "NAMESPACE 1, DEPLOYMENT 2, POD, SOFTWARE 4, STATE, AGE>, TOOK> 5, SIZE> 6, KEPT> 7, DROPPED> 7, DUE> 5, ERROR~"
+    "NAMESPACE^ 6, DEPLOYMENT^ 2, POD^, SOFTWARE 4, STATE, AGE>, TOOK> 5, SIZE> 6, KEPT> 7, DROPPED> 7, DUE> 5, ERROR~"
 )
 TARGETS_WIDE = (*TARGETS[:-1], *columns_of("ROLE 8, VERSION 8, READS> 8, FAILED> 8, RESETS> 8, URL 8, ERROR~"))
 
 
-def targets(items: Sequence[Json], *, wide: bool = False, width: int | None = None) -> Table:
+def targets(items: Sequence[Json], *, wide: bool = False, width: int | None = None, everywhere: bool = False) -> Table:
     """Targets (as ``/api/v1/targets`` lists them), a line each; the error is that of a target that fails now."""
     rows = []
     for item in items:
@@ -204,17 +251,20 @@ def targets(items: Sequence[Json], *, wide: bool = False, width: int | None = No
             counts = (number(item[name]) for name in ("reads", "failures", "resets"))
             cells += [item["role"] or item["component"], item["version"] or UNKNOWN, *counts, item["url"]]
         rows.append(cells_of([*cells, Text(error, "red")]))
-    return grid(TARGETS_WIDE if wide else TARGETS, rows, width)
+    return grid(_with_namespace(TARGETS_WIDE if wide else TARGETS, everywhere), rows, width)
 
 
 LEVELS = columns_of("LEVEL, SCOPE, VALUE>, UNIT 2, PODS> 4, AGE> 3, STATE, SOURCE~ 1")
-WINDOWS = columns_of("WINDOW, POD, VALUE>, P50> 1, P90> 1, P99> 1, SAMPLES> 2, OVER> 4, AGE> 5, STATE 3, SOURCE~ 6")
-CACHES = columns_of("CACHE, POD, RATE>, HITS> 1, QUERIES> 1, OVER> 3, AGE> 4, STATE 2, SOURCE~ 5")
-MISSING = columns_of("MISSING, POD, SOURCE~, REASON~")
+WINDOWS = columns_of("WINDOW, POD^, VALUE>, P50> 1, P90> 1, P99> 1, SAMPLES> 2, OVER> 4, AGE> 5, STATE, SOURCE~ 6")
+CACHES = columns_of("CACHE, POD^, RATE>, HITS> 1, QUERIES> 1, OVER> 3, AGE> 4, STATE, SOURCE~ 5")
+MISSING = columns_of("MISSING, POD^, SOURCE^, REASON/")
 
 
-def document(made: Json, *, width: int | None = None) -> list[Table | Text]:
-    """One `ModelDeploymentMetrics` document: a heading, then a table for each kind of entry that it has."""
+def document(made: Json, *, wide: bool = False, width: int | None = None) -> list[Table | Text]:
+    """One `ModelDeploymentMetrics` document: a heading, then a table for each kind of entry that it has.
+
+    What is missing is one line for each reason; ``wide`` has one for each Pod, and breaks lines instead of cutting them.
+    """
     meta, coverage = made["metadata"], made.get("coverage") or {}
     heading = Text.assemble(
         (f"{meta['namespace']}/{meta['name']}", "bold"),
@@ -229,8 +279,10 @@ def document(made: Json, *, width: int | None = None) -> list[Table | Text]:
     windows = [_window(e, e["pod"]) for name in ("latency", "traffic", "transfer") for e in made.get(name, ())]
     windows += [_window(e, f"all of {role['role']}") for role in made.get("roles", ()) for e in role["latency"]]
     caches = [_cache(hit) for hit in made.get("cacheHits", ())]
-    lacks = [_lack(gap) for gap in made.get("missing", ())]
-    for columns, rows in ((LEVELS, levels), (WINDOWS, windows), (CACHES, caches), (MISSING, lacks)):
+    gaps = made.get("missing", ())
+    lacks = [_lack(gap, gap["pod"]) for gap in gaps] if wide else _grouped(gaps)
+    missing = columns_of("MISSING, POD, SOURCE~, REASON~") if wide else MISSING
+    for columns, rows in ((LEVELS, levels), (WINDOWS, windows), (CACHES, caches), (missing, lacks)):
         if rows:
             parts.append(grid(columns, rows, width))
     return parts
@@ -238,7 +290,7 @@ def document(made: Json, *, width: int | None = None) -> list[Table | Text]:
 
 def _level(entry: Json) -> list[Text]:
     value = amount(entry["value"], entry["unit"])
-    cells = [entry["name"], entry["scope"], value, entry["unit"], number(entry["podCount"])]
+    cells = [entry["name"], entry["scope"], value, unit_name(entry["unit"]), number(entry["podCount"])]
     return cells_of([*cells, *_freshness(entry), entry["source"]])
 
 
@@ -247,8 +299,19 @@ def _cache(hit: Json) -> list[Text]:
     return cells_of([hit["scope"], hit["pod"], *counts, *_freshness(hit), hit["source"]])
 
 
-def _lack(gap: Json) -> list[Text]:
-    return cells_of([Text(gap.get("code", ""), "yellow"), gap["pod"] or UNKNOWN, gap["source"], gap["reason"]])
+def _grouped(gaps: Sequence[Json]) -> list[list[Text]]:
+    """A line for each reason: the Pod it holds for, or how many they are."""
+    pods: dict[tuple[str, str, str], list[str]] = {}
+    first: dict[tuple[str, str, str], Json] = {}
+    for gap in gaps:
+        key = (gap.get("code", ""), gap["source"], gap["reason"])
+        pods.setdefault(key, []).append(gap["pod"])
+        first.setdefault(key, gap)
+    return [_lack(first[key], named[0] if len(named) == 1 else f"{len(named)} Pods") for key, named in pods.items()]
+
+
+def _lack(gap: Json, pods: str) -> list[Text]:
+    return cells_of([Text(gap.get("code", ""), "yellow"), pods or UNKNOWN, gap["source"], gap["reason"]])
 
 
 def _freshness(entry: Json) -> list[str | Text]:
@@ -262,32 +325,3 @@ def _window(entry: Json, pod: str) -> list[Text]:
     value = ("≤ " if "atLeast" in entry else "") + amount(entry["value"], entry["unit"])
     counts = [number(entry["samples"]), over]
     return cells_of([entry["name"], pod, value, *quantiles, *counts, *_freshness(entry), entry["source"]])
-
-
-SIGNALS = columns_of("SIGNAL, LABELS~, VALUE>, UNIT, STATE 1")
-
-
-def signals(answer: Json, *, wide: bool = False, width: int | None = None) -> Group:
-    """What `observer read` answers: a line for each series; ``wide`` also names what is absent and what is unknown."""
-    rows = []
-    for name, entries in answer["signals"].items():
-        for entry in entries:
-            labels = ",".join(f"{label}={text}" for label, text in entry["labels"].items())
-            value = entry["value"]
-            shown = f"n={number(value['count'])} mean={_mean(value)}" if isinstance(value, Mapping) else number(value)
-            labels = labels if wide or len(labels) <= 60 else f"{labels[:59]}…"
-            rows.append(cells_of([name, labels, shown, entry["unit"], state(entry["state"])]))
-    counts = f"{len(answer['absent'])} signals of the table absent, {len(answer['unknown'])} families unknown"
-    parts: list[Table | Text] = [
-        grid(SIGNALS, rows, width),
-        Text(""),
-        Text(counts + ("" if wide else " (-o wide names them)")),
-    ]
-    if wide:
-        parts += [Text("absent: " + ", ".join(answer["absent"])), Text("unknown: " + ", ".join(answer["unknown"]))]
-    return Group(*parts)
-
-
-def _mean(histogram: Json) -> str:
-    count, total = histogram["count"], histogram["sum"]
-    return UNKNOWN if not count or total is None else f"{total / count:.4g}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from exporters import tables
+from exporters import signal_tables
 from exporters.live import console, width
 from observer.cli.exits import EPILOG, CommandFailed, Exit
 from observer.cli.output import Format, dumped, tell
@@ -59,7 +59,7 @@ def read(
         click.echo(dumped(answer, form))
     else:
         target = console()
-        target.print(tables.signals(answer, wide=form is Format.WIDE, width=width(target)))
+        target.print(signal_tables.signals(answer, wide=form is Format.WIDE, width=width(target)))
 
 
 def _table(component: Component, name: str) -> Vocabulary:

@@ -80,7 +80,7 @@ def get(asked: Asked, name: str | None) -> None:
         return {"items": mine}
 
     def draw(answer: Any, wide: bool, width: int | None) -> RenderableType:
-        return tables.deployments(answer["items"], wide=wide, width=width)
+        return tables.deployments(answer["items"], wide=wide, width=width, everywhere=asked.namespace is None)
 
     show(ask, asked.form, draw, asked.watch)
 
@@ -110,8 +110,8 @@ def metrics(asked: Asked, name: str, fresh: bool) -> None:
         path = f"/api/v1/namespaces/{asked.namespace}/modeldeployments/{name}/metrics"
         return asked.get(path, {"fresh": "true"} if fresh else {})
 
-    def draw(answer: Any, _: bool, width: int | None) -> RenderableType:
-        return grouped([*tables.document(answer, width=width)])
+    def draw(answer: Any, wide: bool, width: int | None) -> RenderableType:
+        return grouped([*tables.document(answer, wide=wide, width=width)])
 
     show(ask, asked.form, draw, asked.watch)
 
@@ -142,7 +142,20 @@ def targets(asked: Asked, deployment: str | None, component: str | None, state: 
 
     def draw(answer: Any, wide: bool, width: int | None) -> RenderableType:
         if not answer["items"]:
-            return Text("No target.")
-        return tables.targets(answer["items"], wide=wide, width=width)
+            return Text(_no_target(asked, deployment, component, state))
+        return tables.targets(answer["items"], wide=wide, width=width, everywhere=asked.namespace is None)
 
     show(ask, asked.form, draw, asked.watch)
+
+
+def _no_target(asked: Asked, *filters: str | None) -> str:
+    """That there is none, and where there are some: the filters, or another namespace."""
+    if any(filters):
+        place = f" in namespace {asked.namespace} (-A asks in all)" if asked.namespace else ""
+        return f"No target{place} is as asked: {', '.join(text for text in filters if text)}."
+    places = sorted({item["namespace"] for item in asked.get("/api/v1/deployments")["items"]})
+    if asked.namespace is None or not places:
+        return "No target is observed."
+    if asked.namespace in places:
+        return f"No target in namespace {asked.namespace}: its deployments have none."
+    return f"No target in namespace {asked.namespace}; there are deployments in {', '.join(places)}: use -n or -A."

@@ -70,11 +70,11 @@ def test_get_lists_roles_and_the_router(server: str, capsys) -> None:
     code, out, err = run(capsys, "get")
     assert (code, err) == (0, "")
     rows = cells(out)
-    assert rows[0][:7] == ["NAMESPACE", "DEPLOYMENT", "PHASE", "ROLES", "ROLE", "SOFTWARE", "REPLICAS"]
+    assert rows[0][:7] == ["NAMESPACE", "DEPLOYMENT", "PHASE", "ROLES", "ROLE", "SOFTWARE", "READY"]
     # nothing was judged here: phase, roles, eligible and serving are not known
     judged, measured = ["-", "-"], ["12", "-", "-", "-", "-", "1.0s", "Partial"]
-    assert rows[1] == ["default", "chat", *judged, "server", "vllm", "2/2", "-", "-", *measured]
-    assert rows[2] == ["router", "sglang_gateway", "1/1", "-", "1", "5.0%"]
+    assert rows[1] == ["default", "chat", *judged, "server", "vllm", "?/2", "-", "-", *measured]
+    assert rows[2] == ["router", "sglang_gateway", "?/1", "-", "1", "5.0%"]
     assert rows[3][:11] == ["default", "parked", *judged, "server", "vllm", "0/0", "-", "-", "0", "0"]
     assert "lost" not in out
 
@@ -202,7 +202,12 @@ def test_targets_with_filters_and_all_pages(server: str, capsys, monkeypatch: py
     rows = cells(out)
     assert [row[2] for row in rows[1:]] == ["chat-1"]
     assert rows[1][-3:] == ["Http:", "status", "500"]
-    assert run(capsys, "targets", "--deployment", "none")[1] == "No target.\n"
+    assert run(capsys, "targets", "--deployment", "none")[1] == (
+        "No target in namespace default (-A asks in all) is as asked: none.\n"
+    )
+    assert run(capsys, "targets", "-n", "dev")[1] == (
+        "No target in namespace dev; there are deployments in default, prod: use -n or -A.\n"
+    )
 
 
 def test_watch_prints_what_changed_and_ends_with_ctrl_c() -> None:

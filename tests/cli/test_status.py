@@ -46,7 +46,7 @@ def test_status_shows_every_part(server: None, capsys) -> None:
     assert line(out, "EndpointEligibility", "False") == [
         *("EndpointEligibility", "False", "Revoked", "30s", "Computed", "1", "of", "2"),
     ]
-    assert line(out, "server/1", "NotReady") == ["server/1", "NotReady", "MembersReady", "-", "p1", "True"]
+    assert line(out, "server/1", "NotReady") == ["server/1", "NotReady", "MembersReady", "failed", "p1", "True"]
     assert line(out, "server", "Unverified") == ["server", "Unverified", "GroupForward", "-", "p2x", "Unknown"]
     assert "Timeout 3.0s ago: 2 s" in out
     assert line(out, "retirement")[:4] == ["retirement", "of", "server/0:", "Draining"]
@@ -107,6 +107,6 @@ def test_get_shows_phase_reason_and_what_may_serve(server: None, capsys) -> None
     _, out, _ = run(capsys, "get")
     heading, first, *_ = cells(out)
     assert heading[:10] == [
-        *("NAMESPACE", "DEPLOYMENT", "PHASE", "ROLES", "ROLE", "SOFTWARE", "REPLICAS", "ELIGIBLE", "SERVING", "RUNNING")
+        *("NAMESPACE", "DEPLOYMENT", "PHASE", "ROLES", "ROLE", "SOFTWARE", "READY", "ELIGIBLE", "SERVING", "RUNNING")
     ]
-    assert first[:10] == ["prod", "chat", "Degraded:", "Down", "1R1S", "server", "vllm", "3/2", "-", "1"]
+    assert first[:10] == ["prod", "chat", "Degraded:", "Down", "1R1S", "server", "vllm", "1/2", "-", "1"]

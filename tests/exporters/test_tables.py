@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
 from rich.text import Text
 
-from exporters import tables
+from exporters import signal_tables, tables
+from exporters.grid import cells_of, columns_of, grid
 from exporters.live import Screen, changes_key, console, deployments_picture, summaries, width
+from router_contract.readings import State
 from router_contract.verdicts import RoleMeasurement, TargetState
 from tests.exporters.reports import Pods, counter, gauge, hist, report
 
@@ -72,14 +74,14 @@ def test_every_line_fits_and_the_columns_that_matter_stay(columns: int) -> None:
     lines = printed(tables.deployments(items(engine(), router()), width=columns), columns)
     assert len(lines) == 3
     assert all(len(line) <= columns for line in lines)
-    for title in ("DEPLOYMENT", "PHASE", "ROLE", "REPLICAS", "ELIGIBLE"):
+    for title in ("DEPLOYMENT", "PHASE", "ROLE", "READY", "ELIGIBLE", "STATE"):
         assert title in lines[0].split()
 
 
 def test_all_columns_where_there_is_no_width() -> None:
     (heading, *_) = printed(tables.deployments(items(engine()), wide=True), 500)
     assert heading.split("  ")[0] == "NAMESPACE"
-    assert "WHY" in heading
+    assert {"WHY", "OBSERVED"} <= set(heading.split())
 
 
 def test_names_are_never_read_as_markup() -> None:
@@ -162,3 +164,89 @@ def test_an_upper_bound_is_shown_as_one(more: dict[str, float], wanted: str) -> 
         shown.print(part)
     line = next(line for line in shown.export_text().splitlines() if line.startswith("failed-requests"))
     assert line.split("r ", 1)[1].strip().startswith(wanted)
+
+
+LONG = {
+    "namespace": "production",
+    "name": "llama-3-70b-instruct-long-name",
+    "phase": "Degraded",
+    "answer": {"type": "EndpointEligibility", "status": "False", "reason": "NoEligibleEndpointsAtAll"},
+}
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_a_long_phase_gives_way_before_what_is_queued(columns: int) -> None:
+    lines = printed(tables.deployments([items(engine())[0] | LONG], width=columns, everywhere=True), columns)
+    assert len(lines) == 2
+    assert all(len(line) <= columns for line in lines)
+    assert {"NAMESPACE", "DEPLOYMENT", "READY", "RUNNING", "WAITING", "STATE"} <= set(lines[0].split())
+    assert "Degrade" in lines[1]
+
+
+def test_a_sum_with_a_stale_part_is_marked() -> None:
+    pods = Pods().pod("p", gauge("requests-running", 1.0))
+    pods.pod("q", gauge("requests-running", 2.0, state=State.STALE, age=30.0))
+    (item,) = items(pods)
+    (role,) = item["roles"]
+    assert (role["running"], role["runningState"], role["ageSeconds"]) == (3.0, "Stale", 30.0)
+    lines = printed(tables.deployments([item], width=100), 100)
+    assert "3~" in lines[1].split()
+    assert lines[-1].startswith("~ a part of this is stale")
+    (fresh,) = items(engine())
+    assert fresh["roles"][0]["runningState"] == "Fresh"
+    assert not any("~" in line for line in printed(tables.deployments([fresh]), 300))
+
+
+@pytest.mark.parametrize(
+    ("counts", "wanted"),
+    [
+        ((2, 3, 3), "2/3"),
+        ((None, 3, 3), "?/3"),
+        ((None, 0, 3), "0/3"),
+        ((1, 2, None), "1/?"),
+        ((None, None, None), "?/?"),
+    ],
+    ids=["judged", "not known", "none is there", "desired not known", "nothing known"],
+)
+def test_ready_of_desired(counts: tuple[int | None, ...], wanted: str) -> None:
+    (item,) = items(engine())
+    (role,) = item["roles"]
+    item["roles"] = [role | dict(zip(("ready", "observed", "desired"), counts, strict=True))]
+    lines = printed(tables.deployments([item]), 300)
+    assert lines[1].split()[lines[0].split().index("READY")] == wanted
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_shortened_names_stay_different(columns: int) -> None:
+    names = ["llama-3-70b-instruct-prefill-worker-0-7d9f", "llama-3-70b-instruct-decode-worker-0-7d9f"]
+    rows = [cells_of([name, "12345678", "a text that may go"]) for name in names]
+    lines = printed(grid(columns_of("POD^, COUNT>, MORE 1"), rows, columns), columns)
+    shown = [line.split()[0] for line in lines[1:]]
+    assert len(set(shown)) == 2
+    assert all("12345678" in line and len(line) <= columns for line in lines[1:])
+
+
+def test_what_is_missing_for_one_reason_is_one_line() -> None:
+    gap = {"code": "ScrapeFailed", "source": "scrape", "reason": "the last read failed: Http: status 500 " + "x" * 80}
+    gaps = [gap | {"pod": f"chat-{index}"} for index in range(5)] + [gap | {"pod": "", "source": "pod-discovery"}]
+    head = {"metadata": {"name": "chat", "namespace": "prod"}, "timestamp": "t", "partial": True, "missing": gaps}
+    lines = printed(Group(*tables.document(head, width=80)), 80)
+    assert [line.split()[0] for line in lines[1:]] == ["MISSING", "ScrapeFailed", "ScrapeFailed"]
+    assert "  5 Pods  " in lines[2]
+    whole = printed(Group(*tables.document(head, wide=True, width=200)), 200)
+    assert sum("chat-" in line for line in whole) == 5
+
+
+def test_a_moment_is_shown_as_a_time() -> None:
+    assert tables.amount(1_800_000_000.0, "unix-seconds") == "2027-01-15T08:00:00.000Z"
+    assert tables.amount(1e300, "unix-seconds").endswith("G")
+
+
+def test_label_pairs_stay_whole_in_a_terminal() -> None:
+    labels = {"engine": "0", "model_name": "meta-llama/Llama-3-70B", "finished_reason": "length"}
+    entry = {"value": 3.0, "unit": "requests", "labels": labels, "state": "Fresh"}
+    answer = {"signals": {"requests-finished-by-reason": [entry]}, "absent": [], "unknown": []}
+    lines = printed(signal_tables.signals(answer, width=80), 80)
+    assert {"SIGNAL", "LABELS", "VALUE", "STATE"} <= set(lines[0].split())
+    text = "\n".join(lines)
+    assert all(pair in text for pair in ("engine=0", "model_name=meta-llama/Llama-3…", "finished_reason=length"))
