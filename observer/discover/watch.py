@@ -12,7 +12,8 @@ from typing import Generic, TypeVar
 import msgspec
 
 from observer.clock import Clock
-from observer.yamldoc.nodes import expand
+from observer.yamldoc.faults import Fault
+from observer.yamldoc.nodes import expand, read_bytes
 from router_contract.readings import Instant
 
 _log = logging.getLogger(__name__)
@@ -44,10 +45,8 @@ def fingerprint(paths: Sequence[Path]) -> str:
         return f"unreadable {error.errno}"
     for file in files:
         digest.update(f"{file}\0".encode(errors="surrogateescape"))
-        try:
-            digest.update(hashlib.sha256(file.read_bytes()).digest() if file.is_file() else b"not a file")
-        except OSError as error:
-            digest.update(f"unreadable {error.errno}".encode())
+        found = read_bytes(file)
+        digest.update(str(found).encode() if isinstance(found, Fault) else hashlib.sha256(found).digest())
     return digest.hexdigest()
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,12 @@ from observer.yamldoc.faults import Fault
 MAX_FILE_BYTES = 2 << 20
 MAX_DOCUMENTS = 1_000
 MAX_DEPTH = 128
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 _BOUNDARY = re.compile(r"---(\s|$)")
 
 
@@ -51,10 +59,18 @@ def expand(paths: Iterable[Path]) -> list[Path]:
 
 
 def read_bytes(path: Path) -> bytes | Fault:
-    """A file's bytes, at most `MAX_FILE_BYTES`, or the fault that says why not."""
+    """A file's bytes, at most `MAX_FILE_BYTES`, or the fault that says why not. Waits for nobody: a pipe is no file."""
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_FILE_BYTES + 1)
+        # Without O_NONBLOCK opening a pipe waits for its writer, and looking first would leave a moment to swap it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            kind = os.fstat(descriptor).st_mode
+            if not stat.S_ISREG(kind):
+                return Fault(file=str(path), found=_KINDS.get(stat.S_IFMT(kind), "no file"), wanted="a regular file")
+            with open(descriptor, "rb", closefd=False) as stream:
+                data = stream.read(MAX_FILE_BYTES + 1)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         found = "no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error))
         return Fault(file=str(path), found=found, wanted="a readable YAML file")
