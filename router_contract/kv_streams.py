@@ -44,7 +44,10 @@ class Approximation(StrEnum):
     MERGED = "Merged"
     """More media, groups or block sizes than are told apart: the rest is kept as one (`OTHER_MEDIUM`)."""
     UNVERIFIED = "Unverified"
-    """A reconnection without a replay endpoint: what was sent meanwhile, and by which life, cannot be known."""
+    """A reconnection without a replay endpoint: what was sent meanwhile, and by which life, cannot be known; or a member
+    known to have restarted whose stream has not shown by replay which life it reads."""
+    DISCONNECTED = "Disconnected"
+    """The connection was lost and nothing has been confirmed by replay since: the member may hold other blocks now."""
 
 
 class StreamKey(msgspec.Struct, frozen=True, order=True):
@@ -102,7 +105,8 @@ class MediumBlocks(msgspec.Struct, frozen=True, kw_only=True):
 class KvCounters(msgspec.Struct, frozen=True, kw_only=True):
     """What happened on a stream since it was subscribed to. ``missed`` counts batches that never arrived and could
     not be read again; ``repaired`` those that came by replay; ``held_dropped`` live batches dropped from a full
-    buffer (they are asked for again); ``malformed`` messages that were no batch, by reason.
+    buffer (they are asked for again); ``malformed`` messages that were no batch, by reason; ``reconnects`` sockets
+    made anew because they stayed unconnected for long.
     """
 
     batches: int = 0
@@ -120,6 +124,7 @@ class KvCounters(msgspec.Struct, frozen=True, kw_only=True):
     held_dropped: int = 0
     malformed: tuple[tuple[str, int], ...] = ()
     disconnects: int = 0
+    reconnects: int = 0
 
 
 class KvStreamSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,8 +217,8 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
 class KvLookup(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a look-up: holdings, longest first. A stream that holds not even the first block is absent.
 
-    ``unknown`` lists the streams whose blocks are not known at all (never synced), so that absence is not read as
-    "not held".
+    ``unknown`` lists the streams whose blocks are not known (never synced, or without a connection and not confirmed
+    since), so that absence is not read as "not held"; one with a holding is not in it.
     """
 
     asked: int

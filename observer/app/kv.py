@@ -83,6 +83,10 @@ class KvPart:
         self._told = {key: probe for key, probe in self._told.items() if key in alive}
         self.collector.sync(self._sources(deployments) if self._enabled else ())
 
+    def restarted(self, deployment: DeploymentKey, uid: str) -> None:
+        """An engine is known to have restarted."""
+        self.collector.restarted(deployment, uid)
+
     def _sources(self, deployments: Iterable[Deployment]) -> Iterator[StreamSource]:
         """What the engine reports, else what the contract or the file says; never a guessed port."""
         for deployment in deployments:

@@ -118,18 +118,26 @@ class KvCollector:
         now = self._clock.now()
         blocks = self._ledger.join(source)
         replay = source.source.replay_endpoint is not None
-        self._next_sid += 1
-        subscription = _Subscription(
-            self._next_sid, Stream(blocks, now, replay=replay, limits=self._limits.stream), blocks
-        )
-        self._by_key[source.key] = self._by_sid[self._next_sid] = subscription
+        subscription = _Subscription(0, Stream(blocks, now, replay=replay, limits=self._limits.stream), blocks)
+        self._by_key[source.key] = subscription
         subscription.stream.attach(now)
         self._perform(subscription)
 
     def _leave(self, subscription: _Subscription) -> None:
-        del self._by_key[subscription.blocks.source.key], self._by_sid[subscription.sid]
+        del self._by_key[subscription.blocks.source.key]
+        self._by_sid.pop(subscription.sid, None)
         self._receiver.close(subscription.sid)
         self._ledger.leave(subscription.blocks)
+        self._woken.set()
+
+    def restarted(self, deployment: DeploymentKey, uid: str) -> None:
+        """A member is known to have restarted: what its streams hold is of a former life unless they prove otherwise."""
+        now = self._clock.now()
+        for subscription in list(self._by_key.values()):
+            key = subscription.blocks.source.key
+            if key.deployment == deployment and key.member_uid == uid:
+                subscription.stream.restarted(now)
+                self._perform(subscription)
         self._woken.set()
 
     # -- answers -----------------------------------------------------------------------------------------------------
@@ -256,7 +264,7 @@ class KvCollector:
         elif word == DISCONNECTED:
             stream.disconnected(at)
         elif word == RETRIED:
-            if stream.state is StreamState.CONNECTING:
+            if stream.state is StreamState.CONNECTING and not stream.detail:
                 stream.detail = "nothing answers there; trying again"
         else:
             stream.socket_failed(detail, at)
@@ -269,9 +277,18 @@ class KvCollector:
                 if source.replay_endpoint is not None:
                     self._receiver.ask(sid, source.replay_endpoint, output.token, output.start)
             elif output.what == "open":
+                sid = self._renumber(subscription)
                 self._receiver.open(sid, source.endpoint)
             elif output.what == "close":
                 self._receiver.close(sid)
             else:
                 self._receiver.drop_ask(sid)
         subscription.stream.outbox.clear()
+
+    def _renumber(self, subscription: _Subscription) -> int:
+        """A new id for new sockets: what the former ones left waiting can then reach no stream."""
+        self._by_sid.pop(subscription.sid, None)
+        self._next_sid += 1
+        subscription.sid = self._next_sid
+        self._by_sid[subscription.sid] = subscription
+        return subscription.sid

@@ -229,6 +229,7 @@ class StreamBlocks:
                 held_dropped=counts["held_dropped"],
                 malformed=tuple(sorted(stream.malformed.items())),
                 disconnects=counts["disconnects"],
+                reconnects=counts["reconnects"],
             ),
             last_sequence=stream.last if stream.last >= 0 else None,
             last_event=self.last_event,

@@ -10,7 +10,15 @@ from observer.measure.planes import Plane
 from observer.measure.residency import BlockIndex
 from observer.measure.streams import Stream
 from router_contract.kv_events import Hash
-from router_contract.kv_streams import HashSpace, Holding, KvIndexSummary, KvLookup, Residency, StreamSource
+from router_contract.kv_streams import (
+    Approximation,
+    HashSpace,
+    Holding,
+    KvIndexSummary,
+    KvLookup,
+    Residency,
+    StreamSource,
+)
 from router_contract.readings import Instant
 from router_contract.targets import DeploymentKey
 
@@ -76,10 +84,10 @@ class Ledger:
     ) -> KvLookup:
         """Who holds how long a prefix of ``hashes`` (of one hash type), longest first."""
         known = {blocks.source.key: (blocks, stream) for blocks, stream in streams}
-        unknown = tuple(sorted(k for k, (_, stream) in known.items() if stream.last < 0 and stream.confirmed is None))
+        unknown = {key for key, (_, stream) in known.items() if _unknown(stream)}
         index = self._indexes.get(key)
         if index is None or not hashes:
-            return KvLookup(asked=len(hashes), unknown=unknown)
+            return KvLookup(asked=len(hashes), unknown=tuple(sorted(unknown)))
         is_bytes = isinstance(hashes[0], bytes)
         families: dict[tuple[HashSpace, int], list[Plane]] = {}
         for plane in index.planes.values():
@@ -95,7 +103,14 @@ class Ledger:
                     on = tuple((medium, found[blocks]) for medium, found in sorted(media.items()) if blocks in found)
                     holdings.append(_holding(*known[blocks.source.key], space, group, length, on, now))
         holdings.sort(key=lambda holding: (-holding.blocks, holding.key, holding.group))
-        return KvLookup(asked=len(hashes), holdings=tuple(holdings), unknown=unknown)
+        unknown -= {holding.key for holding in holdings}
+        return KvLookup(asked=len(hashes), holdings=tuple(holdings), unknown=tuple(sorted(unknown)))
+
+
+def _unknown(stream: Stream) -> bool:
+    """Whether nothing follows from a block's absence: never synced, or apart from its publisher for long."""
+    never = stream.last < 0 and stream.confirmed is None
+    return never or Approximation.DISCONNECTED in stream.approximate
 
 
 def _holding(

@@ -15,6 +15,7 @@ from router_contract.kv_streams import MAX_COUNTED, Approximation, History, Stre
 from router_contract.readings import Instant
 
 LIVE_STATES = frozenset({StreamState.LIVE, StreamState.UNREPAIRED})
+CONNECTED_STATES = LIVE_STATES | {StreamState.SYNCING, StreamState.GAP, StreamState.REPLAYING}
 
 
 class StreamActions:
@@ -54,6 +55,10 @@ class StreamActions:
         self._settle_due: float | None = None
         self._retry_due: float | None = None
         self._back_off = limits.back_off
+        self._opened = now.mono
+        self._stuck = limits.stuck
+        self._apart: float | None = None
+        self._forgot: float | None = None
         self._probed = now.mono
         self._current: tuple[int, int, bytes] = (0, 0, b"")
         self._actions: dict[Action, Callable[[], Event | None]] = {
@@ -86,7 +91,15 @@ class StreamActions:
             self._judge(applied)
 
     def _do_open(self) -> None:
+        self._opened = self._now.mono
         self.outbox.append(OPEN)
+
+    def _do_reopen(self) -> None:
+        self.counts["reconnects"] += 1
+        self.detail = ""
+        self._stuck = min(2 * self._stuck, self.limits.stuck_max)
+        self.outbox.append(CLOSE)
+        self._do_open()
 
     def _do_close(self) -> None:
         self._do_drop_held()
@@ -153,6 +166,12 @@ class StreamActions:
 
     def _settled(self) -> Event:
         self._settle_due = self._now.mono + self.limits.settle
+        return self._rejoined()
+
+    def _rejoined(self) -> Event:
+        """Everything the publisher has was compared or read: a lost connection is no reason for doubt any more."""
+        self._apart = None
+        self.approximate.discard(Approximation.DISCONNECTED)
         return Event.SETTLED_LOST if Approximation.UNREPAIRED in self.approximate else Event.SETTLED
 
     def _do_settle(self) -> Event:
@@ -189,6 +208,8 @@ class StreamActions:
         self._do_drop_ask()
         self.counts["resets"] += 1
         self._sums.forget()
+        self._forgot = self._now.mono
+        self.confirmed = None
         self.history = History.PARTIAL
         self.approximate.clear()
         self._sink.forget()
@@ -197,6 +218,9 @@ class StreamActions:
         if self.last >= 0:
             self.approximate.add(Approximation.UNVERIFIED)
             self._doubted = self.last
+
+    def _do_suspect(self) -> None:
+        self.approximate.add(Approximation.DISCONNECTED)
 
     def _do_verify(self) -> None:
         # Only the very batch after which the life became doubtful proves it; nothing was applied since.
@@ -216,8 +240,7 @@ class StreamActions:
         if self._held:
             self._tail_due = self._now.mono + self.limits.tail_wait
             return None
-        lost = Approximation.UNREPAIRED in self.approximate
-        return Event.SETTLED_LOST if lost else Event.SETTLED
+        return self._rejoined()
 
     def _do_repair(self) -> Event:
         self._drain("repaired")

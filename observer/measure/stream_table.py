@@ -38,12 +38,16 @@ class Event(StrEnum):
     SILENT = "no batch for long"
     TAIL_DUE = "replayed tail not arrived live"
     CLEARED = "all blocks cleared"
+    STUCK = "not connected for long"
+    APART = "not confirmed since the connection was lost"
+    RESTARTED = "member known to have restarted"
 
 
 class Action(StrEnum):
-    """What a transition does. `OPEN`, `CLOSE` and `ASK` leave the machine; the rest stays inside."""
+    """What a transition does. `OPEN`, `REOPEN`, `CLOSE` and `ASK` leave the machine; the rest stays inside."""
 
     OPEN = "open socket"
+    REOPEN = "close and open new sockets"
     CLOSE = "close sockets"
     BACK_OFF = "set back-off"
     ASK = "ask replay from last"
@@ -58,6 +62,7 @@ class Action(StrEnum):
     FORGET = "forget this life"
     DOUBT = "mark unverified"
     VERIFY = "unmark unverified"
+    SUSPECT = "mark disconnected"
     CONFIRM = "note confirmed"
     WAIT_TAIL = "wait for the tail"
     REPAIR = "apply the tail"
@@ -72,12 +77,17 @@ Transition = tuple[S, tuple[Action, ...]]
 TABLE: dict[tuple[S, Event], Transition] = {
     (S.DETACHED, E.ATTACHED): (S.CONNECTING, (A.OPEN,)),
     (S.BROKEN, E.RETRY_DUE): (S.CONNECTING, (A.OPEN,)),
+    (S.BROKEN, E.APART): (S.BROKEN, (A.SUSPECT,)),
+    (S.BROKEN, E.RESTARTED): (S.BROKEN, (A.FORGET,)),
     (S.CONNECTING, E.SOCKET_FAILED): (S.BROKEN, (A.CLOSE, A.BACK_OFF)),
     (S.CONNECTING, E.CONNECTED): (S.SYNCING, (A.ASK,)),
-    (S.CONNECTING, E.NEXT): (S.CONNECTING, (A.HOLD,)),
-    (S.CONNECTING, E.AHEAD): (S.CONNECTING, (A.HOLD,)),
+    # What arrives now was sent on the lost connection, perhaps by another life: only another life is learnt from it.
     (S.CONNECTING, E.DUPLICATE): (S.CONNECTING, (A.DUPLICATE,)),
-    (S.CONNECTING, E.OTHER): (S.CONNECTING, (A.FORGET, A.DROP_HELD, A.HOLD)),
+    (S.CONNECTING, E.OTHER): (S.CONNECTING, (A.FORGET,)),
+    # A socket whose peer once broke the protocol never connects again and says nothing: wait no longer than a bound.
+    (S.CONNECTING, E.STUCK): (S.CONNECTING, (A.REOPEN,)),
+    (S.CONNECTING, E.APART): (S.CONNECTING, (A.SUSPECT,)),
+    (S.CONNECTING, E.RESTARTED): (S.CONNECTING, (A.FORGET,)),
     # Reading everything again, at the start, after a reconnection or for a new life. Live batches wait.
     (S.SYNCING, E.SOCKET_FAILED): (S.BROKEN, (A.CLOSE, A.BACK_OFF)),
     (S.SYNCING, E.DISCONNECTED): (S.CONNECTING, (A.DROP_ASK, A.DROP_HELD)),
@@ -95,6 +105,8 @@ TABLE: dict[tuple[S, Event], Transition] = {
     (S.SYNCING, E.TIMED_OUT): (S.SYNCING, (A.ASK_AGAIN,)),
     (S.SYNCING, E.MISSING): (S.SYNCING, (A.ASK_AGAIN,)),
     (S.SYNCING, E.GAVE_UP): (S.SYNCING, (A.DOUBT, A.SKIP)),
+    (S.SYNCING, E.APART): (S.SYNCING, (A.SUSPECT,)),
+    (S.SYNCING, E.RESTARTED): (S.SYNCING, (A.FORGET, A.DROP_HELD, A.ASK)),
     (S.SYNCING, E.SETTLED): (S.LIVE, (A.CONFIRM,)),
     (S.SYNCING, E.SETTLED_LOST): (S.UNREPAIRED, ()),
     # Live: everything up to the last batch was applied. Silence is asked about; what the answer adds waits a moment.
@@ -105,6 +117,7 @@ TABLE: dict[tuple[S, Event], Transition] = {
     (S.LIVE, E.AHEAD): (S.GAP, (A.GAP, A.HOLD, A.ASK)),
     (S.LIVE, E.OTHER): (S.SYNCING, (A.FORGET, A.DROP_HELD, A.HOLD, A.ASK)),
     (S.LIVE, E.SILENT): (S.LIVE, (A.ASK,)),
+    (S.LIVE, E.RESTARTED): (S.LIVE, (A.DOUBT, A.ASK)),
     (S.LIVE, E.REPLY_KNOWN): (S.LIVE, (A.VERIFY,)),
     (S.LIVE, E.REPLY_NEXT): (S.LIVE, (A.HOLD,)),
     (S.LIVE, E.REPLY_LATER): (S.LIVE, (A.HOLD,)),
@@ -124,6 +137,7 @@ TABLE: dict[tuple[S, Event], Transition] = {
     (S.GAP, E.AHEAD): (S.GAP, (A.HOLD,)),
     (S.GAP, E.DUPLICATE): (S.GAP, (A.DUPLICATE,)),
     (S.GAP, E.OTHER): (S.SYNCING, (A.FORGET, A.DROP_HELD, A.HOLD, A.ASK)),
+    (S.GAP, E.RESTARTED): (S.SYNCING, (A.FORGET, A.DROP_HELD, A.ASK)),
     (S.GAP, E.REPLY_NEXT): (S.REPLAYING, (A.APPLY,)),
     (S.GAP, E.REPLY_KNOWN): (S.REPLAYING, ()),
     (S.GAP, E.REPLY_LATER): (S.REPLAYING, (A.HOLD, A.ASK_AGAIN)),
@@ -142,6 +156,7 @@ TABLE: dict[tuple[S, Event], Transition] = {
     (S.REPLAYING, E.AHEAD): (S.REPLAYING, (A.HOLD,)),
     (S.REPLAYING, E.DUPLICATE): (S.REPLAYING, (A.DUPLICATE,)),
     (S.REPLAYING, E.OTHER): (S.SYNCING, (A.FORGET, A.DROP_HELD, A.HOLD, A.ASK)),
+    (S.REPLAYING, E.RESTARTED): (S.SYNCING, (A.FORGET, A.DROP_HELD, A.ASK)),
     (S.REPLAYING, E.REPLY_NEXT): (S.REPLAYING, (A.APPLY,)),
     (S.REPLAYING, E.REPLY_KNOWN): (S.REPLAYING, ()),
     (S.REPLAYING, E.REPLY_LATER): (S.REPLAYING, (A.HOLD, A.ASK_AGAIN)),
@@ -162,6 +177,7 @@ TABLE: dict[tuple[S, Event], Transition] = {
     (S.UNREPAIRED, E.AHEAD): (S.GAP, (A.GAP, A.HOLD, A.ASK)),
     (S.UNREPAIRED, E.OTHER): (S.SYNCING, (A.FORGET, A.DROP_HELD, A.HOLD, A.ASK)),
     (S.UNREPAIRED, E.SILENT): (S.UNREPAIRED, (A.ASK,)),
+    (S.UNREPAIRED, E.RESTARTED): (S.UNREPAIRED, (A.DOUBT, A.ASK)),
     (S.UNREPAIRED, E.REPLY_KNOWN): (S.UNREPAIRED, (A.VERIFY,)),
     (S.UNREPAIRED, E.REPLY_NEXT): (S.UNREPAIRED, (A.HOLD,)),
     (S.UNREPAIRED, E.REPLY_LATER): (S.UNREPAIRED, (A.HOLD,)),

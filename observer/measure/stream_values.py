@@ -11,7 +11,11 @@ from router_contract.readings import Instant
 
 
 class StreamLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in seconds and bounds of one stream. ``window`` checksums are kept, up to ``window_max`` over a replay."""
+    """Times in seconds and bounds of one stream. ``window`` checksums are kept, up to ``window_max`` over a replay.
+
+    A stream not connected for ``stuck`` gets new sockets, then again after twice as long, up to ``stuck_max``. Blocks of
+    one that lost its connection ``apart`` ago and has not been confirmed since are marked.
+    """
 
     silence: float = 60.0
     settle: float = 1.0
@@ -20,6 +24,9 @@ class StreamLimits(msgspec.Struct, frozen=True, kw_only=True):
     replay_attempts: int = 3
     back_off: float = 1.0
     back_off_max: float = 60.0
+    stuck: float = 15.0
+    stuck_max: float = 60.0
+    apart: float = 2.0
     window: int = 1024
     window_max: int = 8192
     held_batches: int = 20_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from observer.measure.stream_actions import LIVE_STATES, StreamActions
+from observer.measure.stream_actions import CONNECTED_STATES, LIVE_STATES, StreamActions
 from observer.measure.stream_table import TABLE, Event
 from router_contract.kv_streams import Approximation, History, StreamState
 from router_contract.readings import Instant
@@ -26,18 +26,37 @@ class Stream(StreamActions):
     def socket_failed(self, detail: str, now: Instant) -> None:
         """The socket could not be made or connected to such an address."""
         self.detail = detail
+        self._lost_touch(now)
         self._fire(Event.SOCKET_FAILED, now)
 
     def connected(self, now: Instant) -> None:
         """The monitor reports a finished handshake."""
         self.detail = ""
         self._back_off = self.limits.back_off
+        self._stuck = self.limits.stuck
         self._fire(Event.CONNECTED, now)
 
     def disconnected(self, now: Instant) -> None:
         """The monitor reports a lost connection."""
         self.counts["disconnects"] += 1
+        if self.state is StreamState.CONNECTING:
+            self.detail = "what answers there ended the connection before a handshake; trying again"
+        self._lost_touch(now)
         self._fire(Event.DISCONNECTED, now)
+
+    def _lost_touch(self, now: Instant) -> None:
+        if self._apart is None and self.last >= 0:
+            self._apart = now.mono
+
+    def restarted(self, now: Instant) -> None:
+        """The member is known to have restarted: by its metrics, its Pod, not by this stream.
+
+        Not connected, its blocks are forgotten at once. Connected, the life is compared by replay, unless a life that
+        began within the last ``silence`` shows that this stream saw the restart itself.
+        """
+        seen = self._forgot is not None and now.mono - self._forgot < self.limits.silence
+        if self.last >= 0 and not (seen and self.state in CONNECTED_STATES):
+            self._fire(Event.RESTARTED, now)
 
     def message(self, sequence: int, payload: bytes, now: Instant) -> None:
         """A live batch."""
@@ -81,11 +100,16 @@ class Stream(StreamActions):
         self._fire(Event.ENDED_EMPTY if empty else Event.ENDED, now)
 
     def tick(self, now: Instant) -> None:
-        """Let time pass: silence, replay timeouts, the tail's wait, back-off. Call at least four times a second."""
+        """Let time pass: silence, replay timeouts, the tail's wait, back-off, sockets that stay dead. Call at least four times a second."""
         mono = now.mono
         if self._retry_due is not None and mono >= self._retry_due:
             self._retry_due = None
             self._fire(Event.RETRY_DUE, now)
+        marked = Approximation.DISCONNECTED in self.approximate
+        if self._apart is not None and mono >= self._apart + self.limits.apart and not marked:
+            self._fire(Event.APART, now)
+        if self.state is StreamState.CONNECTING and mono >= max(self._opened, self.since.mono) + self._stuck:
+            self._fire(Event.STUCK, now)
         if self._deadline is not None and mono >= self._deadline:
             self._deadline = None
             self.replays["timed-out"] += 1
