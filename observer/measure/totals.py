@@ -8,7 +8,7 @@ with what is certainly in it: the observations of the largest earlier bound that
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Self
 
 import msgspec
@@ -56,11 +56,14 @@ class Totals(msgspec.Struct, frozen=True, eq=False):
         """Nothing has grown yet."""
         return cls(columns, np.zeros(columns.width))
 
-    def after(self, link: Link) -> Totals:
-        """The totals after one more read."""
-        if link.columns is self.columns:
-            return Totals(self.columns, self.values + link.deltas(), self.parked)
-        return self._moved_to(link.columns).after(link)
+    def after(self, link: Link, without: Collection[int] = ()) -> Totals:
+        """The totals after one more read; the series at the places ``without`` stay as they are."""
+        if link.columns is not self.columns:
+            return self._moved_to(link.columns).after(link, without)
+        deltas = link.deltas()
+        for place in without:
+            deltas[self.columns.span(place)] = 0.0
+        return Totals(self.columns, self.values + deltas, self.parked)
 
     def of_series(self, signal: str, labels: OurLabels) -> float | Histogram | None:
         """One series' total; ``None`` for one that is not in the newest read."""

@@ -15,6 +15,8 @@ that it was still 0. Any other new series may have been hidden (another model, a
 first read is a baseline. A family that is unreadable or torn in one body keeps its older read as the baseline: the next
 good read closes the longer pair. A series that is gone from a readable body is closed.
 
+A total takes the deltas of windows, but not those of a number that falls for a third time without a known restart.
+
 What was proved to be 0 at one read was 0 at every read before it in the same life. So the window of a series that
 began at its first use reaches as far back as those of the others in its body, and may be added to them.
 """
@@ -122,7 +124,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             incarnation=self.incarnation if incarnation is None else incarnation,
             process_start=self.process_start if began is None else began,
             resets=self.resets + reset,
-            totals=totals.after(link),
+            totals=totals.after(link, () if restarted else _falling(kept, link)),
         )
 
     def _begin(
@@ -219,7 +221,6 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         series, bounds = columns.series[place], columns.bounds(place)
         part: Floats | None = None
         start = end = 0.0
-        lossy = False
         resets = 0
         from_zero = False
         for index, link in enumerate(reversed(self.links)):
@@ -244,14 +245,13 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             values = link.deltas()[link.columns.span(there)]
             part = values if part is None else part + values
             start = begins
-            lossy = lossy or step == Step.RESET or there in link.lossy
-            resets += step == Step.RESET
+            resets += step == Step.RESET or there in link.lossy
             from_zero = step == Step.DELTA and begins == link.start
         if part is None:
             return MissingCode.AWAITING_SECOND_SAMPLE
         if resets > _MOST_RESETS:
             return MissingCode.COUNTER_RESET
-        return _window(columns, place, part, end - start, lossy=lossy)
+        return _window(columns, place, part, end - start, lossy=resets > 0)
 
     def _zeros(
         self, key: tuple[str, OurLabels], newer: int, window: tuple[float, float], span: float, longest: float
@@ -267,6 +267,26 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 break
             start = link.start
         return start
+
+
+def _falling(kept: list[Link], link: Link) -> list[int]:
+    """The series of a new link that fell once more than `_MOST_RESETS` times without a known restart.
+
+    What they count now is no growth of a total, or a number that falls at each read would be added up for ever.
+    """
+    if link.steps is None or Step.RESET not in link.steps:
+        return []
+    before: Counter[tuple[str, OurLabels]] = Counter()
+    for other in kept:
+        if other.steps is not None and Step.RESET in other.steps:
+            steps = zip(other.columns.series, other.steps, strict=True)
+            before.update((each.signal, each.labels) for each, step in steps if step == Step.RESET)
+    steps = zip(link.columns.series, link.steps, strict=True)
+    return [
+        place
+        for place, (each, step) in enumerate(steps)
+        if step == Step.RESET and before[each.signal, each.labels] >= _MOST_RESETS
+    ]
 
 
 def _differ(one: Hashable | None, other: Hashable | None) -> bool:

@@ -40,6 +40,22 @@ def test_an_absent_series_has_no_total_and_goes_on_where_it_stopped() -> None:
     assert later.total("requests-finished", (("reason", "stop"),)) == 3.0
 
 
+def test_a_number_that_falls_at_every_read_does_not_add_up_for_ever() -> None:
+    falling = [(10 * step, prompt(1000 - step)) for step in range(6)]
+    assert [chain(*falling[:count]).total("prompt-tokens", ()) for count in (2, 3, 4, 6)] == [
+        999.0,
+        1997.0,
+        1997.0,
+        1997.0,
+    ]
+    assert chain(*falling, (60, prompt(1005))).total("prompt-tokens", ()) == 2007.0
+
+
+def test_a_program_that_restarts_again_and_again_is_counted_each_time() -> None:
+    found = chain(*((10 * step, prompt(9 - step), {"incarnation": step}) for step in range(6)))
+    assert found.total("prompt-tokens", ()) == 8.0 + 7.0 + 6.0 + 5.0 + 4.0
+
+
 def test_a_family_that_is_unreadable_for_one_body_loses_nothing() -> None:
     found = chain((0, ttft(1, 2, 3)), (15, prompt(1, ttft(3, 2, 1))), (30, ttft(2, 4, 6)))
     total = found.total("time-to-first-token", ())
