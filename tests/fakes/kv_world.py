@@ -130,6 +130,16 @@ class World:
             self.stream.disconnected(self.now)
             self.settle()
 
+    def straggle(self, message: tuple[int, bytes]) -> None:
+        """A message of a connection that is lost is only read now."""
+        self.stream.message(*message, self.now)
+        self.settle()
+
+    def tell_restarted(self) -> None:
+        """Somebody else noticed that the member restarted."""
+        self.stream.restarted(self.now)
+        self.settle()
+
     def send(self, message: tuple[int, bytes]) -> None:
         if self.connected:
             self.wire.append(message)

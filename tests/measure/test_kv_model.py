@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from router_contract.kv_streams import History, StreamState
+from router_contract.kv_streams import Approximation, History, StreamState
 from tests.fakes.kv_world import World
 
 HASHES = st.lists(st.integers(1, 12), min_size=1, max_size=4, unique=True)
@@ -26,6 +26,9 @@ STEPS = st.lists(
         st.tuples(st.just("wait"), st.sampled_from([0.5, 3.0, 70.0])),
         st.tuples(st.just("restart")),
         st.tuples(st.just("blink")),
+        st.tuples(st.just("away"), st.booleans(), st.sampled_from([1.0, 3.0, 20.0])),
+        st.tuples(st.just("told"), st.booleans()),
+        st.tuples(st.just("straggle"), st.booleans()),
         st.tuples(st.just("damage")),
     ),
     max_size=40,
@@ -62,11 +65,43 @@ def play(world: World, step: tuple) -> None:
         case ("blink",):
             world.disconnect()
             world.connect()
+        case ("away", restarts, seconds):
+            world.disconnect()
+            if restarts:
+                publisher.restart()
+            away(world, seconds)
+            world.connect()
+        case ("told", restarts):
+            if restarts:
+                world.disconnect()
+                publisher.restart()
+                world.tell_restarted()
+                assert world.held() == {}
+                world.connect()
+            else:
+                world.tell_restarted()
+        case ("straggle", restarts):
+            waiting = list(wire)
+            world.disconnect()
+            if restarts:
+                publisher.restart()
+            for message in waiting:
+                world.straggle(message)
+            world.connect()
         case ("damage",):
             publisher.sequence += 1
             publisher.buffer.append((publisher.sequence, b"\x93damaged"))
             publisher.snapshots[publisher.sequence] = dict(publisher.held)
             world.send(publisher.buffer[-1])
+
+
+def away(world: World, seconds: float) -> None:
+    """Without a connection nothing is claimed for longer than the bound, and blocks do not change by themselves."""
+    before = world.held()
+    world.wait(seconds)
+    assert world.held() == before
+    if seconds > world.stream.limits.apart and world.stream.last >= 0:
+        assert Approximation.DISCONNECTED in world.stream.approximate
 
 
 @settings(max_examples=400, deadline=None)

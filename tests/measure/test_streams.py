@@ -304,6 +304,92 @@ def test_a_reconnection_without_replay_cannot_be_verified():
     assert not world.stream.approximate
 
 
+def test_a_connection_that_is_away_marks_the_blocks_after_a_bound_and_a_replay_confirms_them():
+    world = joined(3)
+    world.disconnect()
+    world.wait(world.stream.limits.apart - 0.25)
+    assert not world.stream.approximate
+    world.wait(0.25)
+    assert world.stream.approximate == {Approximation.DISCONNECTED}
+    world.connect()
+    assert (world.stream.state, world.stream.approximate) == (S.SYNCING, {Approximation.DISCONNECTED})
+    world.answer()
+    assert (world.stream.state, world.stream.approximate) == (S.LIVE, set())
+    assert len(world.held()) == 3
+    world.wait(30)
+    assert not world.stream.approximate
+
+
+def test_a_connection_that_stays_away_gets_new_sockets_ever_more_rarely_and_keeps_its_age():
+    world = joined(3)
+    world.disconnect()
+    since = world.stream.since
+    opened = []
+    for _ in range(4 * 200):
+        before = len(world.orders)
+        world.wait(0.25)
+        if world.orders[before:]:
+            assert world.orders[before:] == ["close", "open"]
+            opened.append(world.mono - since.mono)
+    assert opened == [15.0, 45.0, 105.0, 165.0]
+    assert (world.stream.state, world.stream.since, world.stream.counts["reconnects"]) == (S.CONNECTING, since, 4)
+    world.connect()
+    world.answer()
+    world.disconnect()
+    before = len(world.orders)
+    world.wait(15)
+    assert world.orders[before:] == ["close", "open"]
+
+
+def test_what_ends_the_connection_before_a_handshake_is_told_and_not_called_nothing():
+    world = World()
+    world.stream.disconnected(world.now)
+    assert "before a handshake" in world.stream.detail
+    world.connect()
+    assert world.stream.detail == ""
+
+
+def test_a_restart_that_is_told_while_away_forgets_at_once():
+    world = joined(3)
+    world.disconnect()
+    world.publisher.restart()
+    world.tell_restarted()
+    assert (world.held(), world.stream.last, world.stream.confirmed) == ({}, -1, None)
+    world.publisher.store([7], None)
+    world.connect()
+    world.answer()
+    assert (world.stream.state, world.stream.history, world.stream.approximate) == (S.LIVE, History.COMPLETE, set())
+    assert set(world.held()) == {(7, "GPU", 0)}
+
+
+def test_a_restart_that_is_told_while_connected_is_unverified_until_the_replay_shows_the_life():
+    world = joined(3)
+    world.tell_restarted()
+    assert (world.stream.state, world.stream.approximate) == (S.LIVE, {Approximation.UNVERIFIED})
+    world.answer()
+    assert (len(world.held()), world.stream.approximate) == (3, set())
+    world.publisher.restart()
+    world.publisher.store([7], None)
+    world.tell_restarted()
+    world.answer()
+    world.answer()
+    assert (set(world.held()), world.stream.approximate) == ({(7, "GPU", 0)}, set())
+
+
+def test_a_restart_that_the_stream_saw_itself_is_not_doubted_again():
+    world = joined(3)
+    world.disconnect()
+    world.publisher.restart()
+    world.connect()
+    world.answer()
+    world.answer()
+    assert (world.stream.state, world.stream.last) == (S.LIVE, -1)
+    chain(world, 1, 1)
+    deliver_all(world)
+    world.tell_restarted()
+    assert (world.stream.state, world.stream.approximate, world.asks) == (S.LIVE, set(), [])
+
+
 def test_a_batch_held_from_a_former_connection_is_never_applied():
     world = joined(3)
     chain(world, 4, 4)
