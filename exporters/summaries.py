@@ -131,7 +131,7 @@ def unrendered_summary(key: DeploymentKey, why: str) -> DeploymentSummary:
         model=None,
         platform="",
         phase=None,
-        phase_message="",
+        phase_message=f"its report could not be rendered: {why}",
         role_summary="",
         answer=None,
         state="Unavailable",

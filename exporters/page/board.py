@@ -7,12 +7,18 @@ when it was made.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
+from exporters.encoding import UNRENDERABLE
 from exporters.page.protocols import Services
 from exporters.page.render import Fragment, Renderer, element_id
-from exporters.page.rows import Row, recent, row
+from exporters.page.rows import Row, recent, row, unrendered
 from router_contract.targets import DeploymentKey
+
+_log = logging.getLogger(__name__)
+
+_SHOWN = 200
 
 
 class Line:
@@ -30,6 +36,8 @@ class Board:
         self._services = services
         self._renderer = renderer
         self._lines: dict[DeploymentKey, Line] = {}
+        self._tried: dict[DeploymentKey, float] = {}
+        self._faults: dict[DeploymentKey, str] = {}
 
     async def turn(self, budget: float) -> int:
         """Make lines until the budget (seconds) is spent, at least one; how many were made."""
@@ -37,19 +45,25 @@ class Board:
         started, keys = now().mono, self._services.reports.keys()
         alive = set(keys)
         self._lines = {key: line for key, line in self._lines.items() if key in alive}
+        self._tried = {key: at for key, at in self._tried.items() if key in alive}
+        self._faults = {key: why for key, why in self._faults.items() if key in alive}
         self._services.history.forget(keys)
         made = 0
-        for key in sorted(keys, key=self._made_at):
-            self._make(key)
+        for key in sorted(keys, key=self._tried_at):
+            self._tried[key] = now().mono
+            try:
+                self._make(key)
+                self._faults.pop(key, None)
+            except UNRENDERABLE as error:
+                self._failed(key, f"{type(error).__name__}: {error}"[:_SHOWN])
             made += 1
             if now().mono - started >= budget:
                 break
             await asyncio.sleep(0)
         return made
 
-    def _made_at(self, key: DeploymentKey) -> float:
-        line = self._lines.get(key)
-        return float("-inf") if line is None else line.row.at.mono
+    def _tried_at(self, key: DeploymentKey) -> float:
+        return self._tried.get(key, float("-inf"))
 
     def _make(self, key: DeploymentKey) -> None:
         report = self._services.reports.deployment(key)
@@ -62,6 +76,17 @@ class Board:
             history.sample(key, report.at, made.numbers)
         past = recent(history.past(key, report.at), "tokensPerSecond")
         part = self._renderer.part("row.html", element_id("d", key.namespace, key.name), row=made, past=past)
+        self._lines[key] = Line(made, part)
+
+    def _failed(self, key: DeploymentKey, why: str) -> None:
+        """A line that says so in place of the one that cannot be made, as old as the last one that could."""
+        if self._faults.get(key) != why:
+            _log.warning("the line of %s cannot be made: %s", key, why)
+        self._faults[key] = why
+        last = self._lines.get(key)
+        at = last.row.at if last is not None else self._services.kv.now()
+        made = unrendered(key, why, at, last.row.seen_at if last is not None else None)
+        part = self._renderer.part("row.html", element_id("d", key.namespace, key.name), row=made, past=())
         self._lines[key] = Line(made, part)
 
     def lines(self) -> Sequence[Line]:

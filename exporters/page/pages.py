@@ -9,7 +9,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from exporters.encoding import encode
+from exporters.encoding import UNRENDERABLE, encode
 from exporters.page.board import Board
 from exporters.page.deployment import DeploymentPage
 from exporters.page.deployments import DeploymentsPage
@@ -90,7 +90,10 @@ class Page:
             watched = self._views.watched()
             await self.board.turn(PERIOD * (SHARE if watched else UNWATCHED_SHARE))
             for view in watched:
-                view.update()
+                try:
+                    view.update()
+                except UNRENDERABLE:
+                    view.end()  # whoever looks at it loads it again, and is told why it cannot be made
                 await asyncio.sleep(0)
             spent = self._now().mono - started
             await asyncio.sleep(max(PERIOD - spent, spent * (1 / SHARE - 1), 0.05))

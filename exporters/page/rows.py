@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from exporters.page.query import Column, contains, one_of, sort
-from exporters.summaries import DeploymentSummary, RoleSummary, deployment_summary
+from exporters.summaries import DeploymentSummary, RoleSummary, deployment_summary, unrendered_summary
 from exporters.timestamps import rfc3339
 from router_contract.documents import WindowEntry
-from router_contract.history import Past
+from router_contract.history import SERIES, Past
 from router_contract.readings import Instant
 from router_contract.status import Phase, ServingState
 from router_contract.targets import Component, DeploymentKey
@@ -70,6 +70,26 @@ def row(report: DeploymentReport) -> Row:
         numbers=_numbers(report, summary),
         seen_at=None if summary.age_seconds is None else report.at.wall - summary.age_seconds,
         sentence=told.sentences[0] if told is not None and told.sentences else "",
+    )
+
+
+def unrendered(key: DeploymentKey, why: str, at: Instant, seen_at: float | None) -> Row:
+    """The line of a report that cannot be shown. ``at`` and ``seen_at`` are those of the last line that could be made."""
+    summary = unrendered_summary(key, why)
+    unknown = Counted(None, summary.message)
+    return Row(
+        key=key,
+        at=at,
+        summary=summary,
+        want=unknown,
+        ready=unknown,
+        eligible=unknown,
+        serving=unknown,
+        serving_state="",
+        conditions={},
+        numbers=dict.fromkeys(SERIES),
+        seen_at=seen_at,
+        sentence=summary.message,
     )
 
 

@@ -73,6 +73,12 @@ class View:
                 watcher.set()
         return found
 
+    def end(self) -> None:
+        """The page cannot be built any more: it must be loaded again."""
+        self.gone = True
+        for watcher in self.watchers:
+            watcher.set()
+
     def since(self, step: int, now: float) -> dict[str, Any]:
         """What changed after a step: by group the fragments that changed and, if it did, the order of all."""
         found = {name: group.since(step, now) for name, group in self._groups.items()}
