@@ -11,7 +11,7 @@ from msgspec import Meta
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 
 from observer.collect.options import BodyLimits, CanarySettings, KvEventSettings, ScrapeSettings
-from observer.discover.canaries import canaries
+from observer.discover.canaries import canaries, check_providers
 from observer.discover.fleet_document import DeploymentDocument, FleetDocument
 from observer.discover.static import deployments, record_duplicates
 from observer.yamldoc.decode import Tracker
@@ -150,10 +150,11 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SettingsError(Exception):
-    """Files that cannot be used; ``faults`` has every reason, in order of file and line."""
+    """Files that cannot be used; ``faults`` has every reason, in order of file and line, ``notices`` what is beside."""
 
-    def __init__(self, faults: Iterable[Fault]) -> None:
+    def __init__(self, faults: Iterable[Fault], notices: Iterable[Fault] = ()) -> None:
         self.faults = tuple(faults)
+        self.notices = tuple(notices)
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
 
@@ -164,8 +165,23 @@ def load_files(paths: Sequence[Path]) -> Configuration:
     """
     configuration, faults = _read(paths)
     if faults:
-        raise SettingsError(sorted(faults, key=lambda fault: fault.order))
+        raise SettingsError(sorted(faults, key=lambda fault: fault.order), configuration.notices)
     return configuration
+
+
+def load_analyses(paths: Sequence[Path]) -> tuple[CanaryAnalysis, ...]:
+    """The canary analyses of files, whatever deployment they name; `SettingsError` with every fault.
+
+    Other documents in the files must be sound and are not used.
+    """
+    faults: list[Fault] = []
+    found = _documents(paths, faults)
+    made = canaries(found["CanaryAnalysis"], None, faults)
+    if not made and not faults:
+        faults.append(Fault(file=str(paths[0]), found="no `CanaryAnalysis`", wanted="at least one"))
+    if faults:
+        raise SettingsError(sorted(faults, key=lambda fault: fault.order))
+    return made
 
 
 def check_files(paths: Sequence[Path]) -> list[Fault]:
@@ -181,6 +197,16 @@ def describe() -> list[Row]:
 
 def _read(paths: Sequence[Path]) -> tuple[Configuration, list[Fault]]:
     faults: list[Fault] = []
+    found = _documents(paths, faults)
+    settings = _settings(found["Settings"], faults)
+    fleets, notices = _fleets(found["Fleet"], settings, faults)
+    analyses = canaries(found["CanaryAnalysis"], fleets, faults)
+    made = Configuration(settings=settings, deployments=tuple(fleets), canaries=analyses, notices=tuple(notices))
+    return made, faults
+
+
+def _documents(paths: Sequence[Path], faults: list[Fault]) -> dict[str, list[Document]]:
+    """Every document of ours by its kind; what cannot be read is a fault."""
     found: dict[str, list[Document]] = {kind: [] for kind in KINDS}
     files = expand(paths)
     faults += [
@@ -201,11 +227,7 @@ def _read(paths: Sequence[Path]) -> tuple[Configuration, list[Fault]]:
             kind = _kind(document, faults)
             if kind is not None:
                 found[kind].append(document)
-    settings = _settings(found["Settings"], faults)
-    fleets, notices = _fleets(found["Fleet"], settings, faults)
-    analyses = canaries(found["CanaryAnalysis"], fleets, faults)
-    made = Configuration(settings=settings, deployments=tuple(fleets), canaries=analyses, notices=tuple(notices))
-    return made, faults
+    return found
 
 
 def _kind(document: Document, faults: list[Fault]) -> str | None:
@@ -223,14 +245,15 @@ def _kind(document: Document, faults: list[Fault]) -> str | None:
 
     version = _text(texts.get("apiVersion"))
     kind = _text(texts.get("kind"))
+    ours = version is not None and version.startswith(f"{GROUP}/")
     if version != API_VERSION:
-        ours = version is not None and version.startswith(f"{GROUP}/")
         hint = "This observer reads v1alpha1; the file is for another release." if ours else ""
         fault("apiVersion", shown(version) if version else "nothing", f"`{API_VERSION}`", hint)
     if kind not in KINDS:
         wanted = " or ".join(f"`{each}`" for each in KINDS)
         fault("kind", shown(kind) if kind else "nothing", wanted, did_you_mean(kind or "", KINDS))
-    return kind if version == API_VERSION and kind in KINDS else None
+    # A document of another release has other keys; one whose version is only misspelt is read for its other faults.
+    return kind if kind in KINDS and version is not None and (version == API_VERSION or not ours) else None
 
 
 def _text(node: Any) -> str | None:
@@ -247,7 +270,7 @@ def _settings(documents: list[Document], faults: list[Fault]) -> Settings:
     tracker = Tracker(documents[0].file)
     settings = tracker.decode(root, Settings) or Settings()
     _check_relations(settings, tracker)
-    _check_providers(settings, tracker)
+    check_providers(settings.canary, tracker)
     faults += tracker.faults
     return settings
 
@@ -288,19 +311,6 @@ def _check_relations(settings: Settings, tracker: Tracker) -> None:
         twice = "two periods and a timeout" if path == "windows.expireAfter" else f"`{other}`"
         place = path if tracker.knows(path) else other
         tracker.fault_at(place, f"{path} of {show(value)}", f"{path} {word} {twice}, {show(bound)}")
-
-
-def _check_providers(settings: Settings, tracker: Tracker) -> None:
-    """Providers have names of their own, and the default is one of them."""
-    names = [each.name for each in settings.canary.providers]
-    for place, name in enumerate(names):
-        if name in names[:place]:
-            where = f"canary.providers[{place}].name"
-            tracker.fault_at(where, f"the provider {shown(name)} a second time", "each name once")
-    told = settings.canary.default_provider
-    if told is not None and told not in names:
-        wanted = "the name of one of `canary.providers`"
-        tracker.fault_at("canary.defaultProvider", shown(told), wanted, did_you_mean(told, names))
 
 
 def _fleets(documents: list[Document], settings: Settings, faults: list[Fault]) -> tuple[list[Deployment], list[Fault]]:

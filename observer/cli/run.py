@@ -34,7 +34,7 @@ def demo(scenario: str | None, once: bool, duration: float | None, listen: str |
     """Start a simulated fleet on loopback and the observer on it, and show a live table."""
     from observer.app import run_demo  # noqa: PLC0415 - the application is loaded only where it runs
 
-    with _explained():
+    with explained():
         run_demo(scenario=scenario, once=once, duration=duration, listen=listen)
 
 
@@ -47,7 +47,7 @@ def serve(config: tuple[Path, ...], listen: str | None, record: Path | None, sta
     """Watch the targets that files name, and answer over HTTP until stopped."""
     from observer.app import run_serve  # noqa: PLC0415 - the application is loaded only where it runs
 
-    with _explained():
+    with explained():
         run_serve(config, listen=listen, record=record, state=state)
 
 
@@ -59,7 +59,7 @@ def record(file: Path, config: tuple[Path, ...], listen: str | None) -> None:
     """Watch as `serve` does and keep all that is read in FILE, for `observer replay`."""
     from observer.app import run_serve  # noqa: PLC0415 - the application is loaded only where it runs
 
-    with _explained():
+    with explained():
         run_serve(config, listen=listen, record=file)
 
 
@@ -70,7 +70,7 @@ def replay(file: Path, speed: float) -> None:
     """Run a recording through the same pipeline, offline, and show what it came to."""
     from observer.app import run_replay  # noqa: PLC0415 - the application is loaded only where it runs
 
-    with _explained():
+    with explained():
         run_replay(file, speed=speed)
 
 
@@ -78,16 +78,23 @@ def replay(file: Path, speed: float) -> None:
 @click.argument("files", type=_FILES, nargs=-1, required=True, metavar="FILE...")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True, help="How to print.")  # fmt: skip
 def check(files: tuple[Path, ...], output: str) -> None:
-    """Say everything that is wrong in settings and fleet files, with file and line."""
+    """Check settings and fleet files; every fault with its line.
+
+    Fails too for programs that no table knows, with which `serve` starts and shows them as unknown. What may come right
+    by itself, as a file that is not there yet, is a notice.
+    """
     faults: Sequence[Fault] = ()
-    notices: Sequence[Fault] = ()
     good = ""
     try:
         configuration = load_files(files)
     except SettingsError as error:
-        faults = error.faults
+        faults, notices = error.faults, error.notices
     else:
         notices = configuration.notices
+    refused = [notice for notice in notices if notice.refused]
+    notices = tuple(notice for notice in notices if not notice.refused)
+    faults = sorted([*faults, *refused], key=lambda fault: fault.order)
+    if not faults:
         targets = sum(1 for deployment in configuration.deployments for _ in deployment.targets())
         good = f"{_count(len(configuration.deployments), 'deployment')}, {_count(targets, 'target')}"
     if output == "table":
@@ -101,7 +108,7 @@ def check(files: tuple[Path, ...], output: str) -> None:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def explained() -> Iterator[None]:
     """Turns what can be expected to go wrong in a run into a sentence and an exit code."""
     try:
         yield

@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from observer.yamldoc.faults import Fault
+from observer.collect.options import CanarySettings
+from observer.yamldoc.decode import Tracker
+from observer.yamldoc.faults import Fault, did_you_mean, shown
 from observer.yamldoc.nodes import Document
 from router_contract.canary import CanaryAnalysis
 from router_contract.canary_decode import decode
@@ -19,12 +21,12 @@ _MAX_DEPTH: Final = 32
 
 
 def canaries(
-    documents: Iterable[Document], deployments: Iterable[Deployment], faults: list[Fault]
+    documents: Iterable[Document], deployments: Iterable[Deployment] | None, faults: list[Fault]
 ) -> tuple[CanaryAnalysis, ...]:
     """Every analysis that can be judged. What is wrong is appended to ``faults``: also a target that no file names, and
-    a second analysis of one name.
+    a second analysis of one name. ``deployments`` ``None``: any target may be named.
     """
-    known = {deployment.key for deployment in deployments}
+    known = None if deployments is None else {deployment.key for deployment in deployments}
     first: dict[DeploymentKey, str] = {}
     made = []
     for document in documents:
@@ -38,7 +40,7 @@ def canaries(
             faults += [plain.fault(each.field, each.found, each.wanted) for each in found]
             continue
         target, own = DeploymentKey(found.namespace, found.target.name), DeploymentKey(found.namespace, found.name)
-        if target not in known:
+        if known is not None and target not in known:
             wanted = "a deployment of a `Fleet` document in the same namespace"
             faults.append(plain.fault("spec.targetRef.name", str(target), wanted))
         if own in first:
@@ -47,6 +49,19 @@ def canaries(
         first.setdefault(own, f"{document.file}:{document.line}")
         made.append(found)
     return tuple(made)
+
+
+def check_providers(settings: CanarySettings, tracker: Tracker) -> None:
+    """Providers have names of their own, and the default is one of them."""
+    names = [each.name for each in settings.providers]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            where = f"canary.providers[{place}].name"
+            tracker.fault_at(where, f"the provider {shown(name)} a second time", "each name once")
+    told = settings.default_provider
+    if told is not None and told not in names:
+        wanted = "the name of one of `canary.providers`"
+        tracker.fault_at("canary.defaultProvider", shown(told), wanted, did_you_mean(told, names))
 
 
 class _Plain:

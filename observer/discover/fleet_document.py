@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -123,6 +124,8 @@ class ReplicaDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 class RoleDocument(Connection, frozen=True, kw_only=True, rename="camel"):
     """One role of a deployment. `addresses` is the short form of replicas with one member each."""
 
+    STAND_INS: ClassVar[Mapping[str, Any]] = {"name": "unnamed"}
+
     name: Annotated[Name, Meta(description="Its name in the deployment.")]
     kind: Annotated[RoleKind, Meta(description="What its replicas do.")] = RoleKind.SERVER
     desired: Annotated[
@@ -156,6 +159,8 @@ class RouterDocument(Connection, frozen=True, kw_only=True, rename="camel"):
 class StoreDocument(Connection, frozen=True, kw_only=True, rename="camel"):
     """A KV-cache store attached to a deployment."""
 
+    STAND_INS: ClassVar[Mapping[str, Any]] = {"name": "unnamed"}
+
     name: Annotated[Name, Meta(description="Its name in the deployment.")]
     kind: Annotated[str, Meta(min_length=1, description="`mooncake`, `lmcache`, or an alias.")]
     version: Annotated[str | None, Meta(description="Its version; when absent, what it reports counts.")] = None
@@ -166,6 +171,8 @@ class StoreDocument(Connection, frozen=True, kw_only=True, rename="camel"):
 
 class DeploymentDocument(Connection, frozen=True, kw_only=True, rename="camel"):
     """One deployment: some engine members behind a router."""
+
+    STAND_INS: ClassVar[Mapping[str, Any]] = {"name": "unnamed", "roles": ()}
 
     name: Annotated[Name, Meta(description="Its name, unique in its namespace.")]
     namespace: Annotated[Name, Meta(description="Its namespace.")] = "default"

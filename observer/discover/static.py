@@ -47,17 +47,20 @@ def deployments(document: FleetDocument, tracker: Tracker) -> tuple[list[Deploym
     """The deployments of one document, and notices: what is wrong but does not stop us from watching.
 
     Contradictions are recorded in ``tracker``. Notices are programs that no table knows (visible at run time as
-    unknown) and files that do not exist (yet).
+    unknown, and refused by `observer check`) and files that do not exist (yet).
     """
     mapper = _Mapper(document, tracker)
     made = [mapper.deployment(each) for each in document.deployments]
-    return made, list(dict.fromkeys(mapper.notices))
+    unknown = (msgspec.structs.replace(notice, refused=True) for notice in mapper.unknown)
+    return made, list(dict.fromkeys([*unknown, *mapper.notices]))
 
 
 def record_duplicates(found: Iterable[tuple[Deployment, DeploymentDocument, Tracker]]) -> None:
     """Record each deployment that was named before, in the same document or another."""
     first: dict[DeploymentKey, str] = {}
     for made, document, tracker in found:
+        if not tracker.clean(document, "name", "namespace"):
+            continue
         file, line, _ = tracker.place(tracker.path(document))
         if made.key in first:
             hint = f"First at {first[made.key]}."
@@ -72,6 +75,7 @@ class _Mapper:
         self._defaults = document.defaults
         self._tracker = tracker
         self.notices: list[Fault] = []
+        self.unknown: list[Fault] = []
         self._resolver = Resolver(tracker, Path(tracker.file).parent, self.notices)
 
     def deployment(self, document: DeploymentDocument) -> Deployment:
@@ -98,7 +102,7 @@ class _Mapper:
     def _unique(self, items: Iterable[RoleDocument | StoreDocument], what: str) -> None:
         names: set[str] = set()
         for item in items:
-            if item.name in names:
+            if item.name in names and self._tracker.clean(item, "name"):
                 self._tracker.fault(item, "name", f"the {what} {shown(item.name)} a second time", f"each {what} once")
             names.add(item.name)
 
@@ -160,7 +164,7 @@ class _Mapper:
             hint = did_you_mean(name, error.known)
             hint = hint or f"No table reads this {component.value}: its values will be missing."
             wanted = f"one of {', '.join(error.known)}"
-            self._tracker.fault(owner, name_key, shown(name), wanted, hint, into=self.notices)
+            self._tracker.fault(owner, name_key, shown(name), wanted, hint, into=self.unknown)
             return name
 
     def _version(self, owner: msgspec.Struct, version: str | None) -> str | None:

@@ -24,7 +24,8 @@ class Tracker:
     """Decodes one document (or several merged ones) and remembers where everything stands.
 
     ``faults`` grows with each thing found wrong. After decoding, `fault` records a fault of a relation at the place
-    of a decoded struct's key.
+    of a decoded struct's key. A struct's ``STAND_INS`` are values for required keys that are bad, so that the rest of it
+    is checked too; whoever uses them must look at ``clean``.
     """
 
     def __init__(self, file: str) -> None:
@@ -187,6 +188,7 @@ class Tracker:
         entries = self._entries(node, path)
         known = {key.name: key for key in keys(struct)}
         values: dict[str, Any] = {}
+        stand_ins: dict[str, Any] = getattr(struct, "STAND_INS", {})
         complete = True
         for name, child in entries.items():
             below = f"{path}.{name}" if path else name
@@ -196,16 +198,16 @@ class Tracker:
                 continue
             value = self._value(child, found.shape, below)
             if value is BAD:
-                complete = complete and not found.required
+                complete = complete and (not found.required or found.field in stand_ins)
             elif value is not None:
                 values[found.field] = value
         for key in known.values():
             if key.required and key.name not in entries:
-                complete = False
+                complete = complete and key.field in stand_ins
                 self._record(
                     f"{path}.{key.name}" if path else key.name, "nothing", key.shape.wanted, "The key is required."
                 )
-        return self._built(struct, values, path) if complete else BAD
+        return self._built(struct, {**stand_ins, **values}, path) if complete else BAD
 
     def _unknown(self, child: Node, path: str, name: str, known: tuple[str, ...]) -> None:
         self._marks[path] = self._mark(child)

@@ -13,6 +13,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
     ``line`` and ``column`` are 1-based; 0 means that the fault is the file's as a whole. ``path`` is the key path as
     ``deployments[0].roles[1].desired``, empty for a whole document. ``hint`` says what to do, where that is known.
+    ``refused`` marks a notice that the observer starts with and `observer check` fails for.
     """
 
     file: str
@@ -22,6 +23,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     found: str = ""
     wanted: str = ""
     hint: str = ""
+    refused: bool = False
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file

@@ -129,9 +129,8 @@ def _compose(file: str, line: int, chunk: str) -> Document | Fault | None:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = (mark.line + 1, mark.column + 1) if mark is not None else (line + 1, 1)
-        found = error.problem or error.context or "text that is no YAML"
-        found = "very deep nesting" if found.startswith("maximum depth") else found
-        return Fault(file=file, line=where[0], column=where[1], found=found, wanted="well-formed YAML")
+        found, wanted, hint = _reworded(error.problem or error.context or "text that is no YAML")
+        return Fault(file=file, line=where[0], column=where[1], found=found, wanted=wanted, hint=hint)
     except YAMLError as error:
         return _unreadable_character(file, line, chunk, error)
     except RecursionError:
@@ -164,3 +163,39 @@ def _unreadable_character(file: str, line: int, chunk: str, error: YAMLError) ->
                 file=file, line=line + offset + 1, column=column + 1, found=found, wanted="printable characters"
             )
     return Fault(file=file, line=line + 1, column=1, found=str(error), wanted="well-formed YAML")
+
+
+_EXPECTED = re.compile(r"^expected (.+?),? but (?:found|got) (.+)$", re.DOTALL)
+_TOKENS = {
+    "'<stream end>'": "the end of the document",
+    "'<block mapping start>'": "a mapping",
+    "'<block sequence start>'": "a list",
+    "'<scalar>'": "a value",
+    "'<block end>'": "the end of the block",
+    "<block end>": "the end of the block",
+    "the node content": "a value",
+}
+_SAID = {
+    "mapping values are not allowed here": ("a `:` where no value may begin", "Quote a text with `: ` in it."),
+    "sequence entries are not allowed here": ("a `-` where no list may begin", ""),
+    "mapping keys are not allowed here": ("a `?` where no key may begin", ""),
+    "could not find expected ':'": ("a line that is no key", "A key ends with `:`."),
+}
+
+
+def _reworded(problem: str) -> tuple[str, str, str]:
+    """What was found, what was wanted, and what to do, from the parser's sentence."""
+    if problem.startswith("maximum depth"):
+        return "very deep nesting", "well-formed YAML", ""
+    if problem in _SAID:
+        found, hint = _SAID[problem]
+        return found, "well-formed YAML", hint
+    pair = _EXPECTED.match(problem)
+    if pair is not None:
+        wanted, found = pair.groups()
+        return _TOKENS.get(found, found), _TOKENS.get(wanted, wanted), ""
+    found = problem.removeprefix("found ")
+    if found.startswith("character "):
+        hint = "Indent with blanks." if "\\t" in found else "Quote the text."
+        return "the " + found.replace("that cannot start any token", "where a value begins"), "well-formed YAML", hint
+    return found, "well-formed YAML", ""

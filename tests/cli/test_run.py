@@ -12,6 +12,7 @@ import pytest
 from exporters.listening import ListenError
 from observer.cli import main
 from observer.collect.recording import RecordingError
+from observer.settings import load_files
 
 FLEET = """\
 apiVersion: observer.modeldeployment.io/v1alpha1
@@ -125,12 +126,94 @@ def test_check_says_every_fault_with_its_line(tmp_path: Path, capsys) -> None:
 
 def test_check_shows_notices_and_exits_well(tmp_path: Path, capsys) -> None:
     file = tmp_path / "fleet.yaml"
-    file.write_text(FLEET.replace("vllm", "mystery"))
+    file.write_text(FLEET.replace("  roles:", "  bearerTokenFile: later\n  roles:"))
     assert main(("check", str(file))) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].startswith("notice: ")
-    assert "mystery" in out[0]
+    assert 'no file "later"' in out[0]
     assert out[1] == "well: 1 deployment, 1 target"
+
+
+def test_check_fails_for_a_program_that_no_table_knows(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text(FLEET.replace("vllm", "vlm"))
+    assert main(("check", str(file))) == 1
+    captured = capsys.readouterr()
+    assert ':5:18: deployments[0].engine.name: found "vlm"' in captured.out
+    assert 'Did you mean "vllm"?' in captured.out
+    assert captured.err == "Error: 1 fault\n"
+    assert load_files([file]).deployments[0].roles[0].engine == "vlm"
+
+
+FAULTY = """\
+apiVersion: observer.modeldeployment.io/v1alpha1
+kind: Fleet
+more: 1
+deployments:
+- name: Bad Name
+  endpointType: nothing
+  engine: vlm
+  roles:
+  - name: server
+    kind: Nothing
+    desired: -1
+    metricsPort: 80000
+    replicas:
+    - members:
+      - address: 127.0.0.1
+  - name: server
+    addresses: ["http://h:1/x y", "127.0.0.1:7", "127.0.0.1:7"]
+  - name: empty
+- name: chat
+  engine: vllm
+  bearerTokenFile: later
+  rolls: []
+- name: chat
+  engine: vllm
+  router: {name: lm-d, addresses: ["127.0.0.1:8"]}
+  roles:
+  - name: server
+    addresses: ["127.0.0.1:9"]
+    replicas: [{members: ["127.0.0.1:10"]}]
+- name: chat
+  engine: vllm
+  roles: [{name: server, addresses: ["127.0.0.1:11"]}]
+---
+kind: Fleet
+apiVersion: [
+---
+apiVersion: observer.modeldeployment.io/v1alpha1
+kind: Flee
+"""
+
+
+def test_check_says_faults_of_every_kind_at_once(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text(FAULTY)
+    assert main(("check", str(file))) == 1
+    lines = capsys.readouterr().out.replace(str(file), "F").splitlines()
+    wanted = {
+        3: "more: found the unknown key",
+        5: "deployments[0].name: found",
+        6: "deployments[0].endpointType: found",
+        7: 'deployments[0].engine: found "vlm"',
+        10: "roles[0].kind: found",
+        11: "roles[0].desired: found",
+        12: "roles[0].metricsPort: found",
+        16: 'the role "server" a second time',
+        17: "addresses",
+        18: "roles[2].replicas: found none",
+        19: "deployments[1].roles: found nothing",
+        22: 'the unknown key "rolls"',
+        25: 'found "lm-d"',
+        28: "`addresses` beside `replicas`",
+        30: "default/chat a second time",
+        35: "found ",
+        38: 'kind: found "Flee"',
+    }
+    for line, text in wanted.items():
+        assert any(each.startswith(f"F:{line}:") and text in each for each in lines), (line, text, lines)
+    assert any(each.startswith("notice: F:21:") and "later" in each for each in lines)
 
 
 def test_every_verb_has_help_with_the_exit_codes(capsys) -> None:
