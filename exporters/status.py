@@ -65,7 +65,7 @@ def explain_document(report: DeploymentReport | None, key: DeploymentKey, *, his
     """The explanation: three sentences, the findings behind them, and with ``history`` the last transitions."""
     refused = _refused(report, key)
     if refused is not None or report is None or report.explanation is None:
-        return refused or _unavailable(key)
+        return refused or _unavailable(key, report.awaiting if report is not None else "")
     told = report.explanation
     found: Json = {
         **_head(report, "Explanation"),
@@ -101,11 +101,12 @@ def contract_document(report: DeploymentReport | None, key: DeploymentKey) -> Js
 def _refused(report: DeploymentReport | None, key: DeploymentKey) -> Unavailable | None:
     if report is None:
         return not_found(key)
-    return None if report.judged else _unavailable(key)
+    return None if report.judged else _unavailable(key, report.awaiting)
 
 
-def _unavailable(key: DeploymentKey) -> Unavailable:
-    return Unavailable(reason="ServiceUnavailable", message=f"{key} is {NOT_JUDGED}")
+def _unavailable(key: DeploymentKey, awaiting: str) -> Unavailable:
+    why = f": {awaiting}" if awaiting else ""
+    return Unavailable(reason="ServiceUnavailable", message=f"{key} is {NOT_JUDGED}{why}")
 
 
 def _head(report: DeploymentReport, kind: str) -> Json:

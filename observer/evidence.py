@@ -13,6 +13,7 @@ import msgspec
 
 from observer import fleet
 from observer.fleet import Record
+from observer.judge.standing import STARTUP_SECONDS
 from observer.judge.starts import contact, follow_starts
 from observer.measure.extract import Frame
 from router_contract import router_series
@@ -24,8 +25,6 @@ from router_contract.router_views import CircuitReading, EndpointSeries
 from router_contract.targets import Member
 from router_contract.vocabulary import Vocabulary
 
-STARTUP_SECONDS = 1800.0
-"""How long a gated start-up may take an attempt, where the platform tells no other budget."""
 CONNECTING_SECONDS = 10.0
 """How long a subscription may connect before its publisher counts as not dialable."""
 LOAD = ("requests-running", "requests-waiting")

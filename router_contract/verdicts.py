@@ -138,7 +138,7 @@ class DeploymentReport(msgspec.Struct, frozen=True, kw_only=True):
     last failure of each router Pod. ``stalls`` are the ranks whose progress is known. ``convergence_seconds`` counts, since
     the observer began to judge it, how long routers took to select each new eligible set; ``None`` without a router.
     ``judged`` is False until the deployment was judged once: then every verdict below
-    is at its default and must not be shown as an answer.
+    is at its default and must not be shown as an answer; ``awaiting`` says then what is waited for and how long.
     """
 
     deployment: Deployment
@@ -164,6 +164,7 @@ class DeploymentReport(msgspec.Struct, frozen=True, kw_only=True):
     transitions: tuple[Transition, ...] = ()
     stalls: tuple[RankStall, ...] = ()
     convergence_seconds: Histogram | None = None
+    awaiting: str = ""
 
     @property
     def key(self) -> DeploymentKey:

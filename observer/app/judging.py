@@ -13,7 +13,7 @@ from observer.collect.api_probe import engine_members
 from observer.collect.router_view import router_members
 from observer.judge.inflight import router_inflight
 from observer.judge.judgement import judge, with_verdicts
-from observer.judge.standing import Standing, answers, rank_progress
+from observer.judge.standing import Standing, answers, rank_progress, refused_since_answer
 from observer.settings import Settings
 from observer.store import Store
 from router_contract.judging import DeploymentInputs, Judged, JudgePolicy, MemberEvidence, Stored
@@ -62,7 +62,7 @@ def stalls(inputs: DeploymentInputs, now: Instant, policy: JudgePolicy) -> tuple
     """How long each rank of the members that answer now has stood still with work in hand; nothing of the others."""
     found = []
     for member in inputs.members:
-        for rank in member.ranks if answers(member, now, policy) else ():
+        for rank in member.ranks if answers(member, now, policy) and not refused_since_answer(member) else ():
             standing, _, seconds = rank_progress(rank, member, now, policy)
             if standing is not Standing.UNKNOWN and seconds is not None:
                 still = 0.0 if standing is Standing.IDLE else seconds
@@ -152,10 +152,10 @@ class Judging:
         self.last_pass = now
 
     def add_verdicts(self, report: DeploymentReport) -> DeploymentReport:
-        """A report with what the last pass said; as it is before the first one."""
+        """A report with what the last pass said; before the first one, with what that waits for."""
         verdict = self._verdicts.get(report.key)
         if verdict is None:
-            return report
+            return msgspec.structs.replace(report, awaiting=self._awaiting(report))
         shown = with_verdicts(report, verdict.inputs, verdict.judged)
         return msgspec.structs.replace(shown, stalls=verdict.stalls, convergence_seconds=self._times.of(report.key))
 
@@ -177,22 +177,37 @@ class Judging:
         del self._awaited[key]
         return False
 
+    def _awaiting(self, report: DeploymentReport) -> str:
+        """What the first judging of a deployment waits for, and for how long at most."""
+        if report.key not in self._awaited:
+            return "the first judging pass comes within a second or two"
+        since = self._awaited[report.key]
+        left = self._patience - (0.0 if since is None else max(0.0, report.at.mono - since.mono))
+        missing = self._missing(report.deployment)
+        waits = f" ({', '.join(missing)})" if missing else ""
+        return f"after a restart it waits for its first reads{waits}, for {max(0.0, left):.0f} s more at most"
+
     def _complete(self, deployment: Deployment) -> bool:
         """Whether every target was read or failed twice running, and every engine and router gave a good answer.
 
         A first question that comes to nothing is common while everything is asked at once; it is asked again soon.
         """
-        records = (self._store.record(target.key) for target in deployment.targets())
-        probes = (self._probes.get((each.deployment, each.member.uid)) for each in engine_members((deployment,)))
-        views = (
-            self._views.get(deployment.key, {}).get(each.member.uid, (None, None))
-            for each in router_members((deployment,))
-        )
-        return (
-            all(each is not None and each.reads >= _AWAITED_READS and each.consecutive != 1 for each in records)
-            and all(each is not None and not (each.models_failed or each.health_failed) for each in probes)
-            and all(good is not None and failed is None for good, failed in views)
-        )
+        return not self._missing(deployment)
+
+    def _missing(self, deployment: Deployment) -> tuple[str, ...]:
+        """Which first reads are still awaited, in words with their numbers."""
+        records = [self._store.record(target.key) for target in deployment.targets()]
+        probes = [self._probes.get((each.deployment, each.member.uid)) for each in engine_members((deployment,))]
+        pods = self._views.get(deployment.key, {})
+        views = [pods.get(each.member.uid, (None, None)) for each in router_members((deployment,))]
+        counts = {
+            "metrics": [
+                each is not None and each.reads >= _AWAITED_READS and each.consecutive != 1 for each in records
+            ],
+            "engine API": [each is not None and not (each.models_failed or each.health_failed) for each in probes],
+            "router API": [good is not None and failed is None for good, failed in views],
+        }
+        return tuple(f"{name} {sum(of)} of {len(of)}" for name, of in counts.items() if not all(of))
 
     def _forget(self, deployments: dict[DeploymentKey, Deployment]) -> None:
         for table in (self._views, self._stored, self._verdicts, self._awaited):

@@ -15,6 +15,7 @@ class Course(StrEnum):
 
     CLEARS = "ClearsByItself"
     ACT = "Act"
+    WAIT = "WaitThenAct"
     OVER = "Over"
 
 

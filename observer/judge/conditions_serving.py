@@ -48,7 +48,17 @@ def role_kinds_ready(roles: Sequence[RoleStatus]) -> Condition:
     unknown = [name for name, counts in kinds.items() if not any(counts)]
     if unknown:
         return not_observable(kind, f"ready replicas are not known: {', '.join(unknown)}")
-    return say(kind, Status.TRUE, "AllKindsReady", f"ready: {', '.join(kinds)}")
+    counted = ", ".join(f"{name} {_of_kind(roles, name)}" for name in kinds)
+    return say(kind, Status.TRUE, "AllKindsReady", f"every kind has a ready replica ({counted})")
+
+
+def _of_kind(roles: Sequence[RoleStatus], kind: str) -> str:
+    """``2 of 3``: the ready and the desired replicas of a kind; a part that is not known is said so."""
+    of = [role for role in roles if role.kind == kind]
+    ready = sum(role.ready for role in of if role.ready is not None)
+    least = "at least " if any(role.ready is None for role in of) else ""
+    wanted = [role.desired for role in of if role.desired is not None]
+    return f"{least}{ready} of {sum(wanted) if len(wanted) == len(of) else 'an unknown number'}"
 
 
 def _produces(role: Role) -> bool:

@@ -7,6 +7,7 @@ import math
 from observer.judge.eligibility import built_with
 from observer.judge.groups import JudgedGroup
 from observer.judge.parallelism import disaggregated, engine_family
+from observer.judge.standing import Standing, requests
 from router_contract.judging import DeploymentInputs, JudgePolicy, MemberEvidence
 from router_contract.platform_facts import Unset
 from router_contract.readings import Instant
@@ -56,7 +57,8 @@ def drain_answer(
 ) -> DrainAnswer:
     """Two consecutive reads of every asked member decide: all exactly 0 is Idle, anything above is Busy.
 
-    Reads that are no longer fresh tell nothing of now.
+    Reads that are no longer fresh tell nothing of now. Where routers count more at a member than its gauges say, or the
+    member stands still, the number is only a least one, and ``requests`` is not known.
     """
 
     def say(state: DrainState, why: str, requests: float | None = None) -> DrainAnswer:
@@ -72,15 +74,24 @@ def drain_answer(
     if not members:
         return say(DrainState.UNKNOWN, "no serving member to ask")
     total = 0.0
-    held = ""
+    held = least = ""
+    stalled = {item.uid for item in group.standings if item.standing is Standing.STALLED}
     for member in members:
-        load, why = _load(member, inputs.evidence(member.uid), now, policy)
+        seen = inputs.evidence(member.uid)
+        load, why = _load(member, seen, now, policy)
         if load is None:
             held = held or f"{member.name}: {why}"
-        else:
-            total += load
+        at_routers = seen.router_inflight or 0.0
+        if at_routers > (load or 0.0):
+            told = "nothing" if load is None else f"{load:g}"
+            least = least or f"routers hold {at_routers:g} at {member.name}, its gauges say {told}"
+        elif load and member.uid in stalled:
+            least = least or f"{member.name} is stalled, so its gauges may stand still"
+        total += max(load or 0.0, at_routers)
+    if total > 0 and (held or least):
+        return say(DrainState.BUSY, f"at least {requests(total)}: {least or held}")
     if total > 0:
-        return say(DrainState.BUSY, f"{total:g} requests", total if not held else None)
+        return say(DrainState.BUSY, requests(total), total)
     return say(DrainState.UNKNOWN, held) if held else say(DrainState.IDLE, "two reads of every gauge are 0", 0.0)
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
+from observer.judge.advice import Course
 from observer.judge.drain import WITHDRAWAL_SECONDS
 from observer.judge.findings import LEAVING, findings
 from observer.judge.groups import REVOKED, JudgedGroup
@@ -73,13 +76,44 @@ def explain(
     causes = [item for item in wrong if item.type not in follows and not _withdrawing(item, groups, convergence)]
     heavy = [item for item in causes if item.type not in _LIGHT]
     open_question = [] if wrong and not causes else _first_open(open_, phase)
-    main = next(iter(heavy or loading or open_question or wrong), None)
+    look = [] if wrong else [item for item in open_ if item.advice == Course.ACT.value]
+    main = next(iter(heavy or loading or open_question or wrong or look), None)
+    others, unknown = ([_derived(item, main, wrong) for item in part if item is not main] for part in (wrong, open_))
     return Explanation(
-        sentences=(_what(inputs, phase, roles), _why(main, groups), _act(main)),
+        sentences=(_what(inputs, phase, roles), _look(look) if main in look else _why(main, groups), _act(main)),
         main=main,
-        others=tuple(item for item in wrong if item is not main),
-        unknown=tuple(item for item in open_ if item is not main),
+        others=tuple(others),
+        unknown=tuple(unknown),
     )
+
+
+_DERIVED = frozenset({"EndpointEligibility", "RoleKindsReady", "MetricsFresh", "EngineProgressing"})
+"""The conditions whose answer may only repeat what a member or a group of them does."""
+
+
+def _derived(item: Finding, main: Finding | None, wrong: Sequence[Finding]) -> Finding:
+    """A condition that names a member or group which is told itself follows from it, and so does what to do about it."""
+    if item.type not in _DERIVED:
+        return item
+    told = [each for each in (main, *wrong) if each is not None and each.type.startswith(("Member ", "Group "))]
+    words = _words(item)
+    named = [each for each in told if each.type.partition(" ")[2] in words]
+    cause = next(iter(named or (told if item.type == "RoleKindsReady" else ())), None)
+    if cause is None:
+        return item
+    hint = f"follows from: {cause.type} {cause.reason}"
+    return msgspec.structs.replace(item, advice=cause.advice, whose=cause.whose, hint=hint)
+
+
+def _words(item: Finding) -> set[str]:
+    text = " ".join((item.message, *(part for pair in item.evidence for part in pair)))
+    return set(text.translate(str.maketrans(";:,", "   ")).split())
+
+
+def _look(items: Sequence[Finding]) -> str:
+    """The line about open questions that somebody must look at, where nothing is known to be wrong."""
+    told = "; ".join(f"{item.type} {item.reason}{': ' + item.message if item.message else ''}" for item in items)
+    return f"Nothing is known to be wrong; what is not known and needs a look: {told}."
 
 
 def _follows(groups: Sequence[JudgedGroup], *, loading: bool) -> frozenset[str]:
@@ -151,6 +185,7 @@ def _why(main: Finding | None, groups: Sequence[JudgedGroup]) -> str:
 _COURSES = {
     "ClearsByItself": "This clears by itself",
     "Act": "Somebody must act",
+    "WaitThenAct": "Wait, then act",
     "Over": "This is over and will not change",
 }
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from observer.judge.advice import advice
+import msgspec
+
+from observer.judge.advice import Course, advice
 from observer.judge.groups import JudgedGroup
 from observer.judge.qualification import group_name
 from observer.judge.standing import MemberStanding, Standing
@@ -88,15 +90,21 @@ def _told(group: JudgedGroup, item: MemberStanding) -> bool:
     """Whether a member stands for itself: in trouble or still loading, and not on its way out. A stall is told elsewhere."""
     if group.verdict.state in LEAVING:
         return False
-    return bool(item.loop) or item.standing in _TROUBLE or item.standing in _OPEN
+    # a replica that serves is out of its loop as far as anybody can be told to act on it
+    looping = bool(item.loop) and group.verdict.state is not GroupState.ELIGIBLE
+    return looping or item.standing in _TROUBLE or item.standing in _OPEN
 
 
 def _of_member(item: MemberStanding) -> Finding:
-    """A member in trouble; one that starts again and again is told so also while it answers."""
-    if item.loop:
+    """A member in trouble. One that is down now is told so, its loop beside it; else its loop comes first."""
+    if item.loop and item.standing is not Standing.DOWN:
         return _finding("Member", item.name, "False", Standing.STARTUP_LOOP.value, item.loop, item.loop_seconds)
     status = _TROUBLE.get(item.standing) or _OPEN[item.standing]
-    return _finding("Member", item.name, status, item.standing.value, item.detail, item.seconds)
+    found = _finding("Member", item.name, status, item.standing.value, item.detail, item.seconds)
+    if item.wait is None:
+        return found
+    hint = f"a load may take up to {item.wait:.0f} s more; where it is known to be down, start it"
+    return msgspec.structs.replace(found, advice=Course.WAIT.value, hint=hint)
 
 
 def _of_routers(inputs: DeploymentInputs) -> Iterator[Finding]:

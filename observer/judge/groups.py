@@ -171,7 +171,7 @@ def _state(
     by_name = {leg.name: leg for leg in answers}
     for name, state in _FAILED_STATES:
         if by_name[name].state is LegState.FAILED:
-            return state, name.value, by_name[name].why, False
+            return state, name.value, _failed(state, by_name[name]), False
     unknown = [leg for leg in answers if leg.state is LegState.UNKNOWN]
     held = _held(context)
     if unknown and not (held and [leg.name for leg in unknown] == [LegName.GROUP_FORWARD]):
@@ -186,6 +186,11 @@ def _state(
     if held and not void and _proved(context):
         return GroupState.ELIGIBLE, "Retained", f"kept by the membership while views are lost: {selection.fault}", True
     return GroupState.AWAITING_OBSERVATION, "RouterViewLost", selection.fault, False
+
+
+def _failed(state: GroupState, leg: Leg) -> str:
+    """The sentence of a failed criterion; where the state itself does not say what happened, that it failed."""
+    return f"{leg.name.value} failed: {leg.why}" if state is GroupState.NOT_READY else leg.why
 
 
 def _held(context: GroupContext) -> bool:

@@ -9,10 +9,13 @@ from enum import StrEnum
 
 import msgspec
 
-from observer.judge.starts import loop, recent
+from observer.judge.starts import LOOP_STARTS, QUIET_SECONDS, loop, recent
 from router_contract.judging import JudgePolicy, MemberEvidence, RankEvidence
 from router_contract.readings import FailureKind, Instant
 from router_contract.targets import Member, Ready
+
+STARTUP_SECONDS = 1800.0
+"""How long a start-up may take an attempt, where the platform tells no other budget."""
 
 
 class Standing(StrEnum):
@@ -33,6 +36,7 @@ class MemberStanding(msgspec.Struct, frozen=True, kw_only=True):
     """A member's word, the sentence behind it, and for how many seconds the evidence has been so.
 
     ``loop`` and ``loop_seconds`` are there for a member that starts again and again, whatever it does at this moment.
+    ``wait`` is for how many more seconds a member that is down may be loading again; ``None`` where it cannot be.
     """
 
     uid: str
@@ -42,6 +46,12 @@ class MemberStanding(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     loop: str = ""
     loop_seconds: float | None = None
+    wait: float | None = None
+
+
+def requests(count: float) -> str:
+    """``1 request``, ``2 requests``."""
+    return f"{count:g} request" + ("" if count == 1 else "s")
 
 
 def age(at: Instant | None, now: Instant) -> float | None:
@@ -67,10 +77,12 @@ def member_standing(
     member: Member, evidence: MemberEvidence, *, answered: bool, now: Instant, policy: JudgePolicy
 ) -> MemberStanding:
     """A member's standing; ``answered`` says that it has answered in its present generation."""
-    now_answers = answers(evidence, now, policy)
+    # a refusal after the last answer is newer than it, however fresh the answer still is
+    refused = refused_since_answer(evidence)
+    now_answers = answers(evidence, now, policy) and not refused
     seen = loop(evidence, now)
 
-    def say(standing: Standing, detail: str, seconds: float | None = None) -> MemberStanding:
+    def say(standing: Standing, detail: str, seconds: float | None = None, wait: float | None = None) -> MemberStanding:
         return MemberStanding(
             uid=member.uid,
             name=member.name,
@@ -79,20 +91,21 @@ def member_standing(
             seconds=seconds,
             loop=seen[0] if seen is not None else "",
             loop_seconds=seen[1] if seen is not None else None,
+            wait=wait,
         )
 
     if now_answers:
         return say(*_progress(evidence, now, policy))
-    if seen is not None:
+    failing = age(evidence.failing_since or evidence.failed_at, now)
+    if seen is not None and not (refused and (answered or (failing or 0.0) > QUIET_SECONDS)):
         return say(Standing.STARTUP_LOOP, *seen)
     started = evidence.answered_at is not None or evidence.health_at is not None
     if not started and (not answered or (evidence.attempt or 1) > 1) and _starting(member, evidence):
         return say(*_start_up(evidence, now))
     if _loads(evidence):
         return say(*_start_up(evidence, now))
-    failing = age(evidence.failing_since or evidence.failed_at, now)
-    if refused_since_answer(evidence):
-        return say(Standing.DOWN, f"connection refused{_beside_refused(evidence, now)}", failing)
+    if refused:
+        return say(Standing.DOWN, *_down(evidence, failing, now))
     if evidence.failed_at is not None and evidence.failure is FailureKind.TIMEOUT:
         return say(Standing.SATURATED, "no answer in time: saturated or hung", failing)
     if evidence.failed_at is not None and evidence.failure is not None:
@@ -101,12 +114,24 @@ def member_standing(
     return say(Standing.UNKNOWN, "nobody reported on it", age(evidence.answered_at, now))
 
 
-def _beside_refused(evidence: MemberEvidence, now: Instant) -> str:
-    """What stands beside a refusal where no platform counts attempts: an engine that loads does not listen either."""
+def _down(evidence: MemberEvidence, failing: float | None, now: Instant) -> tuple[str, float | None, float | None]:
+    """The sentence about a refusal, for how long it lasts, and for how much longer it may be a load.
+
+    Where no platform counts attempts, a restart that we did not see is possible, and an engine that loads need not
+    listen: nothing tells the two apart before the time that a load may take is over.
+    """
     if evidence.attempt is not None:
-        return ""
+        return "connection refused", failing, None
     again = len(recent(evidence, now))
-    return ", so it is down or still loads" + (f", after {again + 1} starts seen by us" if again else "")
+    what = "a start-up loop of " if again >= LOOP_STARTS else ""
+    seen = f", after {what}{again + 1} starts seen by us" if again else ""
+    budget = evidence.startup_budget or STARTUP_SECONDS
+    left = budget - (failing or 0.0)
+    if left <= 0:
+        return f"connection refused for longer than a load may take ({budget:.0f} s){seen}", failing, None
+    since = "" if failing is None else f" for {failing:.0f} s"
+    load = f"a load may take up to {budget:.0f} s"
+    return f"connection refused{since}: down, or loading again after a restart; {load}{seen}", failing, left
 
 
 def _starting(member: Member, evidence: MemberEvidence) -> bool:
@@ -180,6 +205,6 @@ def rank_progress(
     starts = [at.mono for at in (rank.moved_at, rank.watched_since, arrived) if at is not None]
     still = max(0.0, now.mono - max(starts))
     if still >= policy.stall_after:
-        who = f"{rank.work:g} requests" if rank.work else f"{inflight:g} requests at the router"
+        who = requests(rank.work) if rank.work else f"{requests(inflight or 0.0)} at the router"
         return Standing.STALLED, f"rank {rank.rank}: {who} and no progress for {still:.0f} s", still
     return Standing.PROGRESSING, f"rank {rank.rank}: progress within {still:.0f} s", still

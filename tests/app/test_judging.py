@@ -139,7 +139,12 @@ def test_evidence_is_awaited_for_a_while_and_then_judged_as_it_is() -> None:
     assert patience == 17.0
     judging.judge_all(at(100))
     judging.judge_all(at(100 + patience - 0.1))
-    assert not shown(kept, judging, 100.0).judged
+    waiting = shown(kept, judging, 103.0)
+    assert not waiting.judged
+    assert waiting.awaiting == (
+        "after a restart it waits for its first reads (metrics 0 of 2, engine API 0 of 1, router API 0 of 1), "
+        "for 14 s more at most"
+    )
     judging.judge_all(at(100 + patience))
     found = shown(kept, judging, 100 + patience)
     assert found.judged
@@ -275,4 +280,4 @@ def test_requests_at_a_router_and_streams_reach_the_judges() -> None:
         judging.judge_all(at(moment))
     found = next(item for item in shown(kept, judging, 65.0).conditions if item.type == "EngineProgressing")
     assert (found.status, found.reason) == (Status.FALSE, "Stalled")
-    assert "1 requests at the router" in found.evidence[0][1]
+    assert "1 request at the router" in found.evidence[0][1]

@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from observer.cli import main
 from tests.cli.serving import served
-from tests.exporters.judged import EVERYTHING
-from tests.exporters.reports import Pods, report
+from tests.exporters.judged import EVERYTHING, HELD, REVOKED, judged, role
+from tests.exporters.reports import WALL, Pods, report
 from tests.exporters.sources import Reports
 
 
@@ -53,6 +54,22 @@ def test_status_shows_every_part(server: None, capsys) -> None:
     assert line(out, "server/0", "Busy") == ["server/0", "Busy", "3", "3", "run"]
     assert line(out, "EndpointEligibility", "True")[-2:] == ["for", "10s"]
     assert line(out, "Workload") == ["Workload", "Forbidden", "10m", "no", "list"]
+
+
+@pytest.mark.parametrize(
+    ("group", "cells"),
+    [
+        (REVOKED, ["NotReady", "MembersReady", "failed", "p1"]),
+        (HELD, ["Unverified", "GroupForward", "60s", "p2x"]),
+    ],
+    ids=["revoked", "held"],
+)
+def test_only_a_group_that_qualifies_or_is_held_shows_since_when(monkeypatch, capsys, group, cells) -> None:
+    made = judged(role_status=(role(replace(group, qualified_at=WALL - 60)),))
+    with served(Reports(made)) as url:
+        monkeypatch.setenv("OBSERVER_SERVER", url)
+        _, out, _ = run(capsys, "status", "chat")
+    assert any(row[1:5] == cells for row in (each.split() for each in out.splitlines()))
 
 
 def test_what_cannot_be_observed_is_counted_and_wide_names_it(server: None, capsys) -> None:

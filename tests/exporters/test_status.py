@@ -174,6 +174,10 @@ DOCUMENTS = {
 @pytest.mark.parametrize("make", DOCUMENTS.values(), ids=DOCUMENTS)
 def test_what_was_not_judged_has_no_answer(make) -> None:
     assert make(report(), KEY) == Unavailable(reason="ServiceUnavailable", message="prod/chat is not judged yet")
+    waiting = make(msgspec.structs.replace(report(), awaiting="it waits for its first reads"), KEY)
+    assert waiting == Unavailable(
+        reason="ServiceUnavailable", message="prod/chat is not judged yet: it waits for its first reads"
+    )
     gone = make(None, DeploymentKey("prod", "other"))
     assert gone == Unavailable(reason="NotFound", message="no deployment prod/other is observed")
 

@@ -704,3 +704,15 @@ def test_parked_is_over_and_preempted_in_part_is_the_one_to_act_on():
     assert advice("QuotaReserved", "Parked").course.value == "Over"
     assert advice("QuotaReserved", "PreemptedInPart").course.value == "Act"
     assert advice("QuotaReserved", "Pending").course.value == "ClearsByItself"
+
+
+@pytest.mark.parametrize(
+    ("roles", "message"),
+    [
+        pytest.param(kinds(("Server", 1), ("Server", 0), ("Server", 1)), "Server 2 of 3", id="counted"),
+        pytest.param(kinds(("Server", 1), ("Server", None)), "Server at least 1 of 2", id="one is not known"),
+        pytest.param(kinds(("Prefill", 1), ("Decode", 1)), "Prefill 1 of 1, Decode 1 of 1", id="each kind"),
+    ],
+)
+def test_ready_kinds_are_told_with_their_replicas(roles, message):
+    assert role_kinds_ready(roles).message == f"every kind has a ready replica ({message})"

@@ -182,3 +182,47 @@ def test_short_requests_between_two_reads_of_zero_are_no_idleness():
 def test_reads_that_are_not_fresh_tell_nothing_of_now():
     found = answer(read(0.0, 0.0, seconds=18), read(0.0, 0.0, seconds=13))
     assert (found.state.value, found.why) == ("Unknown", "pod-a: last read 13 s ago")
+
+
+TWO = (read(2.0, 0.0, seconds=2), read(2.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "requests", "why"),
+    [
+        pytest.param({}, 2.0, "2 requests", id="a gauge that moves"),
+        pytest.param({"router_inflight": 2.0}, 2.0, "2 requests", id="routers count as many"),
+        pytest.param(
+            {"router_inflight": 33.0},
+            None,
+            "at least 33 requests: routers hold 33 at pod-a, its gauges say 2",
+            id="routers hold more",
+        ),
+        pytest.param(
+            {"ranks": (rank(moved_at=ago(90), work_since=ago(90)),)},
+            None,
+            "at least 2 requests: pod-a is stalled, so its gauges may stand still",
+            id="a hung engine",
+        ),
+        pytest.param(
+            {"drain": IDLE, "router_inflight": 1.0},
+            None,
+            "at least 1 request: routers hold 1 at pod-a, its gauges say 0",
+            id="zero is not idle while a router holds one",
+        ),
+        pytest.param(
+            {"drain": (), "router_inflight": 4.0},
+            None,
+            "at least 4 requests: routers hold 4 at pod-a, its gauges say nothing",
+            id="gauges that nobody read",
+        ),
+    ],
+)
+def test_a_number_that_may_be_too_low_is_only_a_least_one(changes, requests, why):
+    seen = evidence(**({"drain": TWO} | changes))
+    (found,) = run(inputs(deployment(role(replica(member("a")))), members=(seen,)), kept()).drain
+    assert (found.state.value, found.requests, found.why) == ("Busy", requests, why)
+
+
+def test_one_request_is_singular():
+    assert answer(read(1.0, 0.0, seconds=2), read(1.0, 0.0)).why == "1 request"

@@ -105,7 +105,8 @@ def test_three_sentences_with_evidence_and_age():
     what, why, act = judged.explanation.sentences
     assert what == "ns/md is Starting: serve 0 of 1 ready, 0 eligible."
     assert (
-        why == "EndpointEligibility is Revoked for 42 s: 1 of 1: serve/0 NotReady; serve/0 pod-a answered and stopped."
+        why == "EndpointEligibility is Revoked for 42 s: 1 of 1: serve/0 NotReady; "
+        "serve/0 MembersReady failed: pod-a answered and stopped."
     )
     assert act == "This clears by itself (engine): a group is restored when all its criteria pass again."
 
@@ -204,8 +205,8 @@ def test_a_member_that_is_down_because_its_replica_retires_is_explained_by_that(
     assert main(judged) == "Group serve/1/Retiring"
     _, why, act = judged.explanation.sentences
     assert why == (
-        "Group serve/1 is Retiring for 4 s: the file says so; pod-b Down: connection refused, "
-        "so it is down or still loads."
+        "Group serve/1 is Retiring for 4 s: the file says so; pod-b Down: connection refused for 24 s: "
+        "down, or loading again after a restart; a load may take up to 1800 s."
     )
     assert act.startswith("This clears by itself")
     assert not [item for item in judged.explanation.others if item.type.startswith("Member")]
@@ -259,3 +260,68 @@ def test_a_router_that_still_selects_a_leaving_replica_is_the_answer_only_after_
     fresh = msgspec.structs.replace(given, views=(view(row("a"), row("b"), read_at=later(30)),))
     late = run(fresh, first.stored, later(31))
     assert main(late) == "RouterConverged/ExtraEndpoint"
+
+
+UNREACHABLE = Condition(type="KVEventsLive", status=Status.UNKNOWN, reason="Unreachable", message="port 5557 of pod-a")
+
+
+def test_an_open_question_that_somebody_must_look_at_is_the_answer_where_nothing_is_wrong():
+    found = run(inputs(extra=(UNREACHABLE,))).explanation
+    assert found.main.type == "KVEventsLive"
+    assert found.sentences[1] == (
+        "Nothing is known to be wrong; what is not known and needs a look: KVEventsLive Unreachable: port 5557 of pod-a."
+    )
+    assert found.sentences[2].startswith("Somebody must act (cluster)")
+    assert "KVEventsLive" not in [item.type for item in found.unknown]
+
+
+def test_an_open_question_is_not_the_answer_where_something_is_wrong():
+    found = run(inputs(ONE_DOWN, members=(refused(attempt=1),), extra=(UNREACHABLE,)), kept()).explanation
+    assert found.main.reason == "Down"
+    assert "KVEventsLive" in [item.type for item in found.unknown]
+
+
+def test_a_refusal_outranks_the_stall_of_the_same_member():
+    stuck = rank(moved_at=ago(90), work_since=ago(90))
+    seen = evidence(answered_at=ago(3), failed_at=ago(1), failure=FailureKind.REFUSED, ranks=(stuck,))
+    target = deployment(role(replica(member(ready=Ready.UNKNOWN))))
+    judged = run(inputs(target, facts=STATIC, members=(seen,)), kept())
+    assert main(judged) == "Member pod-a/Down"
+    assert "Stalled" not in [item.reason for item in judged.explanation.others]
+
+
+def test_what_follows_from_the_main_answer_says_so_and_does_not_contradict_it():
+    found = run(inputs(ONE_DOWN, members=(refused(attempt=1),)), kept()).explanation
+    assert (found.main.type, found.main.advice) == ("Member pod-a", "Act")
+    derived = {item.type: item for item in found.others}
+    for name in ("EndpointEligibility", "RoleKindsReady"):
+        assert derived[name].advice == "Act"
+        assert derived[name].hint == "follows from: Member pod-a Down"
+
+
+def test_a_condition_about_another_member_keeps_its_own_advice():
+    target = deployment(
+        role(replica(member("a", ready=Ready.UNKNOWN)), replica(member("b", ready=Ready.UNKNOWN), ordinal=1))
+    )
+    stale = Condition(type="MetricsFresh", status=Status.FALSE, reason="Stale", message="pod-ab: no answer")
+    given = inputs(target, facts=STATIC, members=(refused("a"), evidence("b")), extra=(stale,))
+    found = run(given, kept(record("a"), record("b", ordinal=1))).explanation
+    told = [item for item in found.others if item.message == "pod-ab: no answer"]
+    assert [item.hint for item in told] == ["a target stopped answering: the message has its error"]
+
+
+def test_one_that_may_load_again_is_waited_for_before_somebody_must_act():
+    seen = evidence(answered_at=ago(30), failed_at=ago(1), failure=FailureKind.REFUSED, failing_since=ago(20))
+    target = deployment(role(replica(member(ready=Ready.UNKNOWN))))
+    found = run(inputs(target, facts=STATIC, members=(seen,)), kept()).explanation
+    assert found.sentences[1] == (
+        "Member pod-a is Down for 20 s: connection refused for 20 s: down, or loading again after a restart; "
+        "a load may take up to 1800 s."
+    )
+    assert found.sentences[2] == (
+        "Wait, then act (engine): a load may take up to 1780 s more; where it is known to be down, start it."
+    )
+    late = msgspec.structs.replace(seen, failing_since=ago(1801))
+    act = run(inputs(target, facts=STATIC, members=(late,)), kept()).explanation
+    assert "for longer than a load may take (1800 s)" in act.sentences[1]
+    assert act.sentences[2].startswith("Somebody must act")

@@ -166,6 +166,8 @@ class TestQualifiedAt:
     def test_is_new_when_a_revoked_group_comes_back(self):
         gone = run(inputs(one(ready=Ready.FALSE)), kept())
         assert (group(gone).state.value, group(gone).qualified_at) == ("NotReady", 400_000.0)
+        assert group(gone).reason == "MembersReady"
+        assert group(gone).message == "MembersReady failed: pod-a answered and stopped"
         back = run(inputs(), gone.stored, later(1))
         assert group(back).qualified_at == later(1).wall
 

@@ -155,3 +155,8 @@ def test_a_hang_with_a_good_health_is_a_stall():
     """Core frozen, `/health` 200: progress decides, not health."""
     stuck = evidence(health_at=ago(1), ranks=(rank(work=5.0, moved_at=ago(600), work_since=ago(400)),))
     assert answer(run(inputs(members=(stuck,))), "EngineProgressing") == "False/Stalled"
+
+
+def test_one_request_that_stands_still_is_singular():
+    seen = evidence(ranks=(rank(work=1.0, moved_at=ago(61), work_since=ago(61)),))
+    assert stand(seen).detail == "rank 0: 1 request and no progress for 61 s"

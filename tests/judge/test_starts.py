@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from observer.judge.standing import member_standing
@@ -9,7 +10,22 @@ from observer.judge.starts import KEPT, Contact, contact, follow_starts, loop
 from router_contract.judging import Starts
 from router_contract.readings import FailureKind, Instant
 from router_contract.targets import Ready
-from tests.judge.build import NOW, POLICY, ago, evidence, inputs, kept, member, refused, run
+from tests.judge.build import (
+    NOW,
+    POLICY,
+    STATIC,
+    ago,
+    deployment,
+    evidence,
+    inputs,
+    kept,
+    member,
+    record,
+    refused,
+    replica,
+    role,
+    run,
+)
 
 GOOD, ANSWER, REFUSED, NOTHING = Contact.GOOD, Contact.ANSWER, Contact.REFUSED, Contact.NOTHING
 
@@ -108,7 +124,10 @@ def test_one_that_never_answered_and_says_503_loads():
 
 def test_refused_says_what_it_cannot_tell_and_since_when():
     down = evidence(answered_at=ago(30), failed_at=ago(1), failure=FailureKind.REFUSED, failing_since=ago(21))
-    assert (stand(down).detail, stand(down).seconds) == ("connection refused, so it is down or still loads", 21.0)
+    assert (stand(down).detail, stand(down).seconds) == (
+        "connection refused for 21 s: down, or loading again after a restart; a load may take up to 1800 s",
+        21.0,
+    )
 
 
 def test_refused_after_one_start_again_says_how_many_were_seen():
@@ -118,17 +137,40 @@ def test_refused_after_one_start_again_says_how_many_were_seen():
         failure=FailureKind.REFUSED,
         starts=Starts(at=(ago(40),), listened=True, gone=True),
     )
-    assert stand(seen).detail == "connection refused, so it is down or still loads, after 2 starts seen by us"
+    assert stand(seen).detail.endswith("a load may take up to 1800 s, after 2 starts seen by us")
 
 
-@pytest.mark.parametrize("down", [True, False], ids=["down now", "up now"])
-def test_a_loop_is_the_answer_whatever_the_member_does_at_this_moment(down):
-    starts = Starts(at=(ago(40), ago(5)), listened=True)
-    base = refused("a", failing_since=ago(2)) if down else evidence()
-    seen = type(base)(**{name: getattr(base, name) for name in base.__struct_fields__} | {"starts": starts})
-    found = run(inputs(members=(seen,)), kept()).explanation
+LOOP = Starts(at=(ago(40), ago(5)), listened=True)
+
+
+def test_a_replica_that_is_eligible_is_never_told_as_a_loop():
+    judged = run(inputs(members=(evidence(starts=LOOP),)), kept())
+    found = judged.explanation
+    assert judged.groups()[0].state.value == "Eligible"
+    assert "StartupLoop" not in [item.reason for item in (*found.others, *found.unknown)]
+    assert found.main is None
+
+
+def test_one_that_answers_and_is_not_eligible_is_still_told_as_a_loop():
+    target = deployment(with_router=True)
+    found = run(inputs(target, members=(evidence(starts=LOOP),)), kept(record(listed=False))).explanation
     assert (found.main.type, found.main.reason) == ("Member pod-a", "StartupLoop")
-    assert found.sentences[1] == ("Member pod-a is StartupLoop for 40 s: attempt 3 seen by us, last ended: not known.")
+    assert found.sentences[1] == "Member pod-a is StartupLoop for 40 s: attempt 3 seen by us, last ended: not known."
+
+
+@pytest.mark.parametrize("seconds", [2, 80])
+def test_one_that_is_down_now_is_down_first_with_its_loop_as_the_detail(seconds):
+    seen = refused("a", failing_since=ago(seconds), starts=msgspec.structs.replace(LOOP, gone=True))
+    target = deployment(role(replica(member(ready=Ready.UNKNOWN))))
+    found = run(inputs(target, facts=STATIC, members=(seen,)), kept()).explanation
+    assert (found.main.type, found.main.reason) == ("Member pod-a", "Down")
+    assert found.main.message.endswith("after a start-up loop of 3 starts seen by us")
+    assert "StartupLoop" not in [item.reason for item in found.others]
+
+
+def test_one_that_says_503_in_a_loop_is_in_the_loop():
+    seen = evidence(answered_at=ago(30), starts=msgspec.structs.replace(LOOP, pending=True), **LOADS)
+    assert stand(seen).standing.value == "StartupLoop"
 
 
 def test_one_that_nobody_ever_reached_says_so():
