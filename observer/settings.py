@@ -270,7 +270,7 @@ def _settings(documents: list[Document], faults: list[Fault]) -> Settings:
     tracker = Tracker(documents[0].file)
     settings = tracker.decode(root, Settings) or Settings()
     _check_relations(settings, tracker)
-    check_providers(settings.canary, tracker)
+    check_providers([each.name for each in settings.canary.providers], settings.canary.default_provider, tracker)
     faults += tracker.faults
     return settings
 

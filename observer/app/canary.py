@@ -11,27 +11,20 @@ from typing import Final
 import msgspec
 
 from observer.app.canary_native import NativeSource, Sides
+from observer.app.canary_queries import QuerySource
 from observer.clock import Clock
-from observer.collect.promql import PromqlClient, Query
-from observer.collect.promql_check import prepared
-from observer.collect.promql_source import Bound, Provider, SourceRules, bind
-from observer.discover.admission import refusal
 from observer.judge.canary.clocks import due_in, stalls_at
 from observer.judge.canary.condition import worst
 from observer.judge.canary.evaluate import evaluate
 from observer.judge.canary.status import status_of
-from observer.judge.canary.template import variables
 from observer.measure.canary_cells import Gathering
 from observer.persist import StateError, StateFile
 from observer.settings import Settings
 from observer.store import Store
-from router_contract.canary import Analysis, CanaryAnalysis, PromqlMetric
+from router_contract.canary import Analysis, CanaryAnalysis
 from router_contract.canary_inputs import (
     Observation,
     Observations,
-    QueryAnswer,
-    QueryObservation,
-    QueryTrouble,
     Run,
     Sample,
 )
@@ -44,23 +37,6 @@ from router_contract.verdicts import Condition
 _log = logging.getLogger(__name__)
 KEEP_SECONDS: Final = 20.0
 """How often a state is stored in which nothing but the time of the last look has changed."""
-
-
-def rules_of(settings: Settings) -> SourceRules:
-    """Which sources of queries settings allow."""
-    told = settings.canary
-    providers = {
-        each.name: Provider(
-            server_address=each.server_address,
-            namespaces=each.namespaces,
-            headers=each.headers,
-            token_file=each.token_file,
-        )
-        for each in told.providers
-    }
-    return SourceRules(
-        providers=providers, default_provider=told.default_provider, allow_server_address=told.allow_server_address
-    )
 
 
 class _Canary:
@@ -105,9 +81,7 @@ class Canaries:
         self._file = state
         self._native = NativeSource(store, settings.scrape.fresh_seconds)
         self._period = settings.judging.period
-        self._rules = rules_of(settings)
-        allow = settings.security.allow_cidrs
-        self._client = PromqlClient(clock, lambda address: refusal(address, allow))
+        self._queries = QuerySource(clock, settings)
         self._canaries: dict[DeploymentKey, _Canary] = {}
 
     async def watch(self, definitions: Iterable[CanaryAnalysis]) -> None:
@@ -119,7 +93,7 @@ class Canaries:
             if known is not None:
                 known.definition = definition
             found[fresh.key] = known or fresh
-            found[fresh.key].problems = self._troubles(definition)
+            found[fresh.key].problems = self._queries.troubles(definition)
         gone = [key for key in self._canaries if key not in found]
         self._canaries = dict(sorted(found.items()))
         for key in gone:
@@ -131,7 +105,7 @@ class Canaries:
 
     async def run(self) -> None:
         """Look at every analysis each judging period and begin the samples that are due; runs until cancelled."""
-        async with self._client, asyncio.TaskGroup() as samples:
+        async with self._queries, asyncio.TaskGroup() as samples:
             while True:
                 for canary in list(self._canaries.values()):
                     await self._look(canary, None)
@@ -139,6 +113,13 @@ class Canaries:
                         canary.sampling = True
                         samples.create_task(self._sample(canary))
                 await asyncio.sleep(self._period)
+
+    async def look(self) -> None:
+        """Look at every analysis once and take the samples that are due, one after another; no query is sent."""
+        for canary in list(self._canaries.values()):
+            await self._look(canary, None)
+            if self._due(canary) == 0.0:
+                await self._sample(canary)
 
     def _due(self, canary: _Canary) -> float | None:
         if canary.state is None or canary.looked is None or canary.trouble:
@@ -155,13 +136,6 @@ class Canaries:
             serving=bool(sides.canary),
             restarted_at=sides.restarted_at,
         )
-
-    def _bound(self, definition: CanaryAnalysis) -> Bound | QueryTrouble:
-        return bind(definition.source, self._rules, definition.namespace, None)
-
-    def _digest(self, definition: CanaryAnalysis) -> str:
-        bound = self._bound(definition) if _asks(definition) else None
-        return bound.token_digest if isinstance(bound, Bound) else ""
 
     async def _look(self, canary: _Canary, sample: Sample | None) -> None:
         """Evaluate once; what it concludes is shown only after it was stored."""
@@ -187,7 +161,7 @@ class Canaries:
         sides = self._native.sides(definition)
         run = self._run(definition, sides)
         outcome = evaluate(
-            definition, canary.state, Observations(run=run, sample=sample), now, self._digest(definition)
+            definition, canary.state, Observations(run=run, sample=sample), now, self._queries.digest(definition)
         )
         if not await self._stored(canary, outcome.state):
             canary.loaded = False
@@ -239,7 +213,7 @@ class Canaries:
         if state is None or analysis is None:
             return None
         started = self._clock.now()
-        asked = await self._asked(definition, analysis)
+        asked = await self._queries.ask(definition, analysis)
         now, gathering = self._clock.now(), canary.gathering
         seen: list[Observation] = [*asked]
         if gathering is not None and gathering.plan == state.plan:
@@ -255,33 +229,6 @@ class Canaries:
             completed=now.wall,
             observations=tuple(seen),
         )
-
-    async def _asked(self, definition: CanaryAnalysis, analysis: Analysis) -> list[QueryObservation]:
-        """The query metrics of a gate: all at once, within its deadline."""
-        metrics = [(each.name, each.measure) for each in analysis.metrics if isinstance(each.measure, PromqlMetric)]
-        if not metrics:
-            return []
-        bound = self._bound(definition)
-        values = variables(definition, definition.canary, definition.stable)
-        texts = [
-            (name, place, prepared(text, values) if isinstance(bound, Bound) else bound, measure.timeout)
-            for name, measure in metrics
-            for place, text in enumerate((measure.query, measure.traffic_query))
-            if text is not None
-        ]
-        sent = [
-            (name, place, Query(text=text, timeout=most)) for name, place, text, most in texts if isinstance(text, str)
-        ]
-        found: dict[tuple[str, int], QueryAnswer | QueryTrouble] = {
-            (name, place): text for name, place, text, _ in texts if isinstance(text, QueryTrouble)
-        }
-        if isinstance(bound, Bound) and sent:
-            queries = [query for _, _, query in sent]
-            answers = await self._client.sample(bound, queries, analysis.deadline, analysis.interval)
-            found |= {(name, place): answer for (name, place, _), answer in zip(sent, answers, strict=True)}
-        return [
-            QueryObservation(metric=name, outcome=found[name, 0], traffic=found.get((name, 1))) for name, _ in metrics
-        ]
 
     def now(self) -> Instant:
         """This moment."""
@@ -313,22 +260,6 @@ class Canaries:
             tallies=tuple((decision, reason, count) for (decision, reason), count in sorted(canary.tallies.items())),
         )
 
-    def _troubles(self, definition: CanaryAnalysis) -> tuple[str, ...]:
-        """What is known to be wrong before any sample: no source, or a query that cannot be sent."""
-        if not _asks(definition):
-            return ()
-        bound = self._bound(definition)
-        if isinstance(bound, QueryTrouble):
-            return (f"{bound.reason}: {bound.detail}",)
-        values = variables(definition, definition.canary, definition.stable)
-        found = []
-        for step in definition.steps:
-            for metric in step.analysis.metrics if step.analysis is not None else ():
-                told = prepared(metric.measure.query, values) if isinstance(metric.measure, PromqlMetric) else ""
-                if isinstance(told, QueryTrouble):
-                    found.append(f"{metric.name}: {told.reason}: {told.detail}")
-        return tuple(found)
-
     def conditions(self, deployment: Deployment, _now: Instant) -> tuple[Condition, ...]:
         """The condition CanaryAnalysis of a deployment that has an analysis: the worst of them."""
         return worst(self._view(each) for each in self._canaries.values() if _about(each.definition, deployment.key))
@@ -336,11 +267,3 @@ class Canaries:
 
 def _about(definition: CanaryAnalysis, key: DeploymentKey) -> bool:
     return (definition.namespace, definition.target.name) == (key.namespace, key.name)
-
-
-def _asks(definition: CanaryAnalysis) -> bool:
-    """Whether any metric is a query."""
-    gates = (step.analysis for step in definition.steps)
-    return any(
-        isinstance(metric.measure, PromqlMetric) for gate in gates if gate is not None for metric in gate.metrics
-    )

@@ -50,7 +50,7 @@ class Replay:
 
     def __init__(self, recording: Recording, settings: Settings | None = None) -> None:
         self._recording = recording
-        settings = settings or _settings_of(recording)
+        self.settings = settings = settings or _settings_of(recording)
         self.clock = RecordedClock()
         tally = SelfMetrics(package_version(), platform.python_version())
         self.store = Store(self.clock, policy_of(settings), limits_of(settings), tally)

@@ -16,6 +16,7 @@ import orjson
 import uvloop
 
 from exporters.live import Screen, changes_key, console, deployments_picture, summaries
+from observer.app.canary_simulate import simulate
 from observer.app.replay import replay
 from observer.app.watcher import Watcher, package_version
 from observer.clock import Clock, SystemClock
@@ -23,7 +24,7 @@ from observer.collect.allocator import raise_file_limit, tune_allocator
 from observer.collect.recording import Recorder
 from observer.discover.watch import FileWatch
 from observer.persist import StateFile
-from observer.settings import Configuration, SettingsError, load_files
+from observer.settings import Configuration, SettingsError, load_analyses, load_files
 from observer.simulate.control import control_listener
 from observer.simulate.fleet import SimulatedFleet
 from observer.simulate.kv_fleet import publishing
@@ -55,6 +56,11 @@ def run_serve(
 def run_replay(file: Path, *, speed: float = 0.0) -> None:
     """A recording through the same pipeline, at ``speed`` times its own pace (0: without waiting)."""
     _run(_replay(file, speed))
+
+
+def run_canary_simulation(recording: Path, definitions: Sequence[Path]) -> list[dict[str, Any]]:
+    """What analyses of files would have decided over a recording. Raises `SettingsError` or `RecordingError`."""
+    return asyncio.run(simulate(recording, load_analyses(definitions)))
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

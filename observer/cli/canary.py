@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,16 +11,43 @@ from rich.table import Table
 from rich.text import Text
 
 from observer.cli.exits import EPILOG
-from observer.cli.output import grouped, show
+from observer.cli.groups import NameOrCommand
+from observer.cli.output import Format, dumped, grouped, show
+from observer.cli.run import explained
 from observer.cli.show import Asked, asking
 
 _UNKNOWN = "unknown"
 
 
-@click.command(epilog=EPILOG)
+@click.group(cls=NameOrCommand, epilog=EPILOG)
+def canary() -> None:
+    """Canary analyses: `observer canary NAME` shows one; `observer canary simulate FILE` judges over a recording."""
+
+
+@canary.command(name="simulate", epilog=EPILOG)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--analysis", "-a", "analyses", type=click.Path(path_type=Path), multiple=True, required=True, metavar="FILE", help="A file with the analyses; may be repeated.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True, help="How to print.")  # fmt: skip
+def canary_simulate(file: Path, analyses: tuple[Path, ...], output: str) -> None:
+    """Say what analyses would have decided over a recording, and when. Needs no observer; queries are not sent."""
+    from observer.app import run_canary_simulation  # noqa: PLC0415 - the application is loaded only where it runs
+
+    with explained():
+        found = run_canary_simulation(file, analyses)
+    if output != "table":
+        click.echo(dumped(found, Format(output)))
+        return
+    for each in found:
+        click.echo(f"{each['end']['metadata']['namespace']}/{each['end']['metadata']['name']}")
+        for moment in each["moments"]:
+            words = f"{moment['verdict'] or 'no sample':<13} {moment['decision']:<9} {moment['reason']}"
+            click.echo(f"  {moment['at']}  step {moment['step'] + 1}  {words}  {moment['message']}")
+
+
+@canary.command(name="show", epilog=EPILOG)
 @click.argument("name")
 @asking(all_namespaces=False)
-def canary(asked: Asked, name: str) -> None:
+def canary_show(asked: Asked, name: str) -> None:
     """Show a canary analysis: its step, its verdict, what it decides and why, and every metric on both sides.
 
     NAME is the analysis's own name. `--watch` follows it.

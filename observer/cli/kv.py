@@ -11,23 +11,13 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from observer.cli.exits import EPILOG, CommandFailed
+from observer.cli.groups import NameOrCommand
 from observer.cli.output import grouped, show
 from observer.cli.show import Asked, asking
 from observer.measure.kv_recording import BadRecordingError, decode_rows
 
 
-class _NameOrCommand(click.Group):
-    """A group whose first word may be a deployment's name: any word that is no command of it is shown."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.commands:
-            return "show", self.commands["show"], args
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_NameOrCommand, epilog=EPILOG)
+@click.group(cls=NameOrCommand, epilog=EPILOG)
 def kv() -> None:
     """KV-event streams: who holds which blocks, what was missed, and how old that is.
 

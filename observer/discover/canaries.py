@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from observer.collect.options import CanarySettings
 from observer.yamldoc.decode import Tracker
 from observer.yamldoc.faults import Fault, did_you_mean, shown
 from observer.yamldoc.nodes import Document
@@ -51,17 +50,15 @@ def canaries(
     return tuple(made)
 
 
-def check_providers(settings: CanarySettings, tracker: Tracker) -> None:
+def check_providers(names: Sequence[str], default: str | None, tracker: Tracker) -> None:
     """Providers have names of their own, and the default is one of them."""
-    names = [each.name for each in settings.providers]
     for place, name in enumerate(names):
         if name in names[:place]:
             where = f"canary.providers[{place}].name"
             tracker.fault_at(where, f"the provider {shown(name)} a second time", "each name once")
-    told = settings.default_provider
-    if told is not None and told not in names:
+    if default is not None and default not in names:
         wanted = "the name of one of `canary.providers`"
-        tracker.fault_at("canary.defaultProvider", shown(told), wanted, did_you_mean(told, names))
+        tracker.fault_at("canary.defaultProvider", shown(default), wanted, did_you_mean(default, names))
 
 
 class _Plain:

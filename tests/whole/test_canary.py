@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import orjson
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from click.testing import CliRunner
 from msgspec.structs import replace
 
 from observer.app.watcher import Watcher
+from observer.cli.canary import canary
 from observer.clock import SystemClock
+from observer.collect.recording import Recorder
 from observer.persist import StateFile
 from observer.settings import load_files
 from observer.simulate.fleet import SimulatedFleet
@@ -375,3 +379,32 @@ async def test_what_cannot_be_asked_is_said_at_once_and_never_sent(
         assert (status.verdict, status.decision, status.failed_checks) == (Verdict.INCONCLUSIVE, Decision.HOLD, 0)
         assert status.config_invalid
     assert arrived == []
+
+
+async def test_a_recording_is_judged_again_to_the_same_end(tmp_path: Path) -> None:
+    document = analysis(metrics=[ERRORS | {"threshold": "0.2"}])
+    file = tmp_path / "a.obsrec"
+    clock = SystemClock()
+    async with canary_fleet(rate=60.0) as fleet:
+        tmp_path.joinpath("canary.json").write_bytes(orjson.dumps(document))
+        fleet.write_document(tmp_path / "fleet.json")
+        made = load_files([tmp_path / "fleet.json", tmp_path / "canary.json"])
+        told = msgspec.to_builtins(SETTINGS)
+        with Recorder(file, writer="test", started=clock.now(), settings=told) as recorder:
+            watcher = Watcher(SETTINGS, clock, listen="127.0.0.1:0", recorder=recorder)
+            async with asking(watcher) as asked:
+                await watcher.watch(made.deployments)
+                await watcher.canaries.watch(made.canaries)
+                await asked.until(lambda: decided(asked, Decision.ADVANCE), "advanced", 60.0)
+                await asyncio.sleep(1.0)
+
+    def judged_again() -> Any:
+        arguments = ["simulate", str(file), "-a", str(tmp_path / "canary.json"), "-o", "json"]
+        found = CliRunner().invoke(canary, arguments)
+        assert found.exit_code == 0, found.output
+        return orjson.loads(found.output)
+
+    (found,) = await asyncio.to_thread(judged_again)
+    assert [each["decision"] for each in found["moments"]][-1] == "Advance"
+    assert found["moments"][0]["decision"] == "Hold"
+    assert found["end"]["status"]["verdict"] == "Passed"
