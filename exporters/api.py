@@ -109,7 +109,7 @@ class Api:
             return None if report is None else deployment_summary(report)
         except UNRENDERABLE as error:
             self._fail("deployments", str(key), error)
-            return unrendered_summary(key, f"{type(error).__name__}: {error}"[:_SHOWN])
+            return unrendered_summary(key, error)
 
     async def document(self, request: web.Request) -> web.Response:
         """One deployment's metrics document."""
@@ -156,7 +156,7 @@ class Api:
             return target_summary(status)
         except UNRENDERABLE as error:
             self._fail("targets", f"{status.key.deployment} {status.member}", error)
-            return unrendered_target(status, f"{type(error).__name__}: {error}"[:_SHOWN])
+            return unrendered_target(status, error)
 
     async def metrics(self, request: web.Request) -> web.Response:
         """Our families and the process's own, as text or OpenMetrics."""
@@ -171,17 +171,18 @@ class Api:
             return self._renderer.render(shot, target)
         except UNRENDERABLE as error:
             _log.warning("rendering metrics failed, looking for what to leave out: %s", error)
+        failing = self._renderer.faults(shot)
+        shared = self._renderer.faults(snapshot((), ()), failing)  # no deployment's: leaving one out would not help
+        own = failing.keys() - shared.keys()
         kept: list[DeploymentReport] = []
         for report in reports:
-            faults = self._renderer.faults(snapshot((report,), ()))
-            shared = self._renderer.faults(snapshot((), ())) if faults else {}
-            if faults.keys() <= shared.keys():
+            faults = self._renderer.faults(snapshot((report,), ()), own)
+            if not faults:
                 kept.append(report)
-                continue
-            name, why = next((name, why) for name, why in faults.items() if name not in shared)
-            self._fail("metrics", f"{report.key} ({name})", why)
+            for name, why in list(faults.items())[:1]:
+                self._fail("metrics", f"{report.key} ({name})", why)
         shot = snapshot(kept, shot.statuses)
-        left = self._renderer.faults(shot)
+        left = shared | self._renderer.faults(shot, own)
         for name, why in left.items():
             self._fail("metrics-family", name, why)
         return self._renderer.render_without(shot, target, frozenset(left))

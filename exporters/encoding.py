@@ -10,9 +10,15 @@ import orjson
 _LEAST, _MOST = -(2**63), 2**64 - 1
 """The integers that fit our encoder (and every reader of 64-bit integers)."""
 _DEEPEST = 100
+_LONGEST = 200
 
 UNRENDERABLE = (ValueError, TypeError, ArithmeticError)
 """What rendering one deployment's report may raise when a value in it is impossible (``OverflowError`` included)."""
+
+
+def in_words(error: Exception) -> str:
+    """What was raised, short enough for a line."""
+    return f"{type(error).__name__}: {error}"[:_LONGEST]
 
 
 def encode(value: object) -> bytes:

@@ -16,7 +16,8 @@ from rich.live import Live
 from rich.text import Text
 
 from exporters import tables
-from exporters.summaries import deployment_summary
+from exporters.encoding import UNRENDERABLE
+from exporters.summaries import DeploymentSummary, deployment_summary, unrendered_summary
 from router_contract.verdicts import DeploymentReport
 
 PLAIN_WIDTH = 10_000
@@ -38,7 +39,14 @@ def console(*, stderr: bool = False) -> Console:
 
 def summaries(reports: Sequence[DeploymentReport]) -> list[dict[str, Any]]:
     """Reports as the API's JSON for `tables.deployments`."""
-    return [msgspec.to_builtins(deployment_summary(report)) for report in reports]
+    return [msgspec.to_builtins(_summary(report)) for report in reports]
+
+
+def _summary(report: DeploymentReport) -> DeploymentSummary:
+    try:
+        return deployment_summary(report)
+    except UNRENDERABLE as error:
+        return unrendered_summary(report.key, error)
 
 
 class Screen:

@@ -7,7 +7,7 @@ each family keeps its lines as a template and only the numbers are written anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.utils import floatToGoString
 
-from exporters.encoding import UNRENDERABLE
+from exporters.encoding import UNRENDERABLE, in_words
 from exporters.family import Family, FamilyType, Row
 from exporters.snapshot import Snapshot
 from router_contract.readings import Histogram
@@ -172,17 +172,19 @@ class Renderer:
             self._templates.clear()
             raise
 
-    def faults(self, snapshot: Snapshot) -> dict[str, str]:
-        """The families that cannot be rendered from this snapshot, each with why; costs as much as rendering."""
+    def faults(self, snapshot: Snapshot, among: Collection[str] | None = None) -> dict[str, str]:
+        """The families (of those named) that cannot be rendered from this snapshot, each with why; costs a rendering."""
         found: dict[str, str] = {}
         for family in self._families:
+            if among is not None and family.name not in among:
+                continue
             values: list[float] = []
             try:
                 if not family.counts_series:
                     _FamilyLayout(family).fill(family.rows(snapshot), values)
                 numbers(values)
             except UNRENDERABLE as error:
-                found[family.name] = f"{type(error).__name__}: {error}"
+                found[family.name] = in_words(error)
         return found
 
     def render_without(self, snapshot: Snapshot, target: Format, families: frozenset[str]) -> Exposition:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from exporters.document import metrics_document
+from exporters.encoding import in_words
 from exporters.status import condition_entry
 from exporters.timestamps import rfc3339
 from router_contract.documents import REASONS, Gauge, ModelDeploymentMetrics, Unavailable, WindowEntry
@@ -123,19 +124,20 @@ def deployment_summary(report: DeploymentReport) -> DeploymentSummary:
     )
 
 
-def unrendered_summary(key: DeploymentKey, why: str) -> DeploymentSummary:
+def unrendered_summary(key: DeploymentKey, error: Exception) -> DeploymentSummary:
     """The line of a deployment whose report could not be rendered: unavailable, and everything else not known."""
+    why = f"its report could not be rendered: {in_words(error)}"
     return DeploymentSummary(
         namespace=key.namespace,
         name=key.name,
         model=None,
         platform="",
         phase=None,
-        phase_message=f"its report could not be rendered: {why}",
+        phase_message=why,
         role_summary="",
         answer=None,
         state="Unavailable",
-        message=f"its report could not be rendered: {why}",
+        message=why,
         roles=(),
         router=None,
         targets={state.value: 0 for state in TargetState},
@@ -294,7 +296,7 @@ def target_summary(status: TargetStatus) -> dict[str, object]:
     }
 
 
-def unrendered_target(status: TargetStatus, why: str) -> dict[str, object]:
+def unrendered_target(status: TargetStatus, error: Exception) -> dict[str, object]:
     """A target of which only the place could be rendered."""
     return {
         "namespace": status.key.deployment.namespace,
@@ -305,7 +307,7 @@ def unrendered_target(status: TargetStatus, why: str) -> dict[str, object]:
         "port": status.key.port,
         "uid": status.key.member_uid,
         "state": status.state.value,
-        "lastError": f"its status could not be rendered: {why}",
+        "lastError": f"its status could not be rendered: {in_words(error)}",
     }
 
 

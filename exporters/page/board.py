@@ -10,15 +10,13 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from exporters.encoding import UNRENDERABLE
+from exporters.encoding import UNRENDERABLE, in_words
 from exporters.page.protocols import Services
 from exporters.page.render import Fragment, Renderer, element_id
 from exporters.page.rows import Row, recent, row, unrendered
 from router_contract.targets import DeploymentKey
 
 _log = logging.getLogger(__name__)
-
-_SHOWN = 200
 
 
 class Line:
@@ -55,7 +53,7 @@ class Board:
                 self._make(key)
                 self._faults.pop(key, None)
             except UNRENDERABLE as error:
-                self._failed(key, f"{type(error).__name__}: {error}"[:_SHOWN])
+                self._failed(key, error)
             made += 1
             if now().mono - started >= budget:
                 break
@@ -78,14 +76,15 @@ class Board:
         part = self._renderer.part("row.html", element_id("d", key.namespace, key.name), row=made, past=past)
         self._lines[key] = Line(made, part)
 
-    def _failed(self, key: DeploymentKey, why: str) -> None:
+    def _failed(self, key: DeploymentKey, error: Exception) -> None:
         """A line that says so in place of the one that cannot be made, as old as the last one that could."""
+        why = in_words(error)
         if self._faults.get(key) != why:
             _log.warning("the line of %s cannot be made: %s", key, why)
         self._faults[key] = why
         last = self._lines.get(key)
         at = last.row.at if last is not None else self._services.kv.now()
-        made = unrendered(key, why, at, last.row.seen_at if last is not None else None)
+        made = unrendered(key, error, at, last.row.seen_at if last is not None else None)
         part = self._renderer.part("row.html", element_id("d", key.namespace, key.name), row=made, past=())
         self._lines[key] = Line(made, part)
 

@@ -73,9 +73,9 @@ def row(report: DeploymentReport) -> Row:
     )
 
 
-def unrendered(key: DeploymentKey, why: str, at: Instant, seen_at: float | None) -> Row:
+def unrendered(key: DeploymentKey, error: Exception, at: Instant, seen_at: float | None) -> Row:
     """The line of a report that cannot be shown. ``at`` and ``seen_at`` are those of the last line that could be made."""
-    summary = unrendered_summary(key, why)
+    summary = unrendered_summary(key, error)
     unknown = Counted(None, summary.message)
     return Row(
         key=key,

@@ -12,10 +12,11 @@ from exporters.listening import ListenError
 from observer.app.run import describe_watch
 from observer.app.watcher import Watcher, listen_of
 from observer.clock import SystemClock
+from observer.collect.fetch import Fetched
 from observer.collect.options import ScrapeSettings
 from observer.collect.recording import Recorder, Recording
 from observer.persist import StateFile
-from observer.settings import HttpSettings, JudgingSettings, Settings
+from observer.settings import HttpSettings, JudgingSettings, LimitSettings, Settings
 from router_contract.readings import FailureKind, ScrapeFailed
 from tests.fakes import hostile
 from tests.fakes.hostile import reply, serving
@@ -28,6 +29,10 @@ LISTENS = [
     ("name", "localhost:8080", ("localhost", 8080)),
     ("IPv6", "[::1]:9480", ("::1", 9480)),
 ]
+
+
+def test_the_limit_on_an_answer_reaches_the_listener():
+    assert listen_of(Settings(limits=LimitSettings(response=1 << 20)), None).response_bytes == 1 << 20
 
 
 @pytest.mark.parametrize(("told", "place"), [row[1:] for row in LISTENS], ids=[row[0] for row in LISTENS])
@@ -124,6 +129,20 @@ async def test_slots_that_a_slow_read_ran_over_are_counted() -> None:
             labels["source"]: value for labels, value in (await asked.metrics())["observer_scrape_overruns_total"]
         }
     assert samples["engine"] >= 2
+
+
+async def test_an_engine_whose_counters_begin_again_is_told_to_its_kv_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = deployment("a")
+    told: list[tuple[object, str]] = []
+    async with Watcher(Settings(), HandClock(), listen="127.0.0.1:0") as watcher:
+        watcher.store.set_deployments((of,), at(0))
+        monkeypatch.setattr(watcher.kv.collector, "restarted", lambda *who: told.append(who))
+        which = target(of, "a")
+        for seconds, tokens in ((0, 100), (5, 150), (900, 7)):
+            assert told == []
+            fetched = Fetched(body(tokens=tokens, start=1.0 if seconds < 900 else 800.0), "text/plain")
+            watcher.on_body(which, fetched, at(seconds), 0.01)
+    assert told == [(of.key, which.key.member_uid)]
 
 
 def test_what_is_watched_in_one_line() -> None:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from exporters import live
 from exporters.api import Api
 from exporters.encoding import encode
 from exporters.families import FAMILIES
@@ -97,6 +98,13 @@ async def test_one_impossible_value_takes_nobody_else_down(source):
     assert [line.rpartition(" ")[2] for line in running] == ["2.0"]
     assert 'name="bad"' not in text
     assert 'observer_render_failures_total{what="deployments"} 1.0' in text
+    assert 'observer_render_failures_total{what="metrics"} 2.0' in text or isinstance(source, Raising)
+
+
+def test_a_table_shows_the_deployment_that_cannot_be_rendered():
+    good, bad = live.summaries([healthy(), impossible(HUGE)])
+    assert good["state"] != "Unavailable"
+    assert (bad["name"], bad["state"]) == ("bad", "Unavailable")
 
 
 async def test_metrics_are_whole_again_once_the_value_is_gone():
