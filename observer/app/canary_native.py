@@ -121,7 +121,7 @@ class NativeSource:
             way = self._way(sides, measure)
             mine, theirs = Part(what=what, canary=True), Part(what=what, canary=False)
             expected = [name for name in sides.canary if not sides.members[name].terminating]
-            missing = self._missing(sides, way, expected, now)
+            missing = () if way.unavailable else self._missing(sides, way, expected, now)
             baseline = None
             if sides.stable:
                 window = gathering.whole(theirs, now.wall)
@@ -236,6 +236,7 @@ class NativeSource:
     def _way(self, sides: Sides, measure: NativeMetric) -> Way:
         """By whom a metric is measured."""
         total = measure.total
+        routers = sides.deployment.router.members if sides.deployment and sides.deployment.router else ()
         if sides.definition.component == ROUTER:
             return self._checked(sides, measure, Way(by=MeasuredBy.ROUTER, signal=measure.signal, total=total), "")
         if measure.signal.startswith("router-"):
@@ -244,12 +245,13 @@ class NativeSource:
                 return msgspec.structs.replace(
                     way, unavailable=f"{measure.signal} is the router's signal, not an engine's"
                 )
+            if not routers:
+                return msgspec.structs.replace(way, unavailable=f"no router is there to tell {measure.signal}")
             return self._checked(sides, measure, way, _WORKER)
         if measure.measured_by is not MeasuredBy.ENGINE:
             other = f"router-{total}" if total is not None else None
             way = Way(by=MeasuredBy.ROUTER, signal=f"router-{measure.signal}", total=other)
             told = self._checked(sides, measure, way, _WORKER) if _alike(measure, way) else None
-            routers = sides.deployment.router.members if sides.deployment and sides.deployment.router else ()
             if told is not None and not told.unavailable and routers:
                 return told
             if measure.measured_by is MeasuredBy.ROUTER:

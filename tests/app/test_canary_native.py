@@ -218,6 +218,11 @@ def test_what_cannot_be_measured_is_unavailable_and_never_zero(measure: NativeMe
     assert words in made.look(2.0).unavailable
 
 
+def test_without_a_router_its_signals_are_unavailable() -> None:
+    seen = Watching(two(), definition(OUTCOMES)).look(1.0)
+    assert (seen.unavailable, seen.missing) == ("no router is there to tell router-worker-outcomes", ())
+
+
 def test_comparisons_know_what_each_revision_was_asked() -> None:
     def asked(queries: int, hits: int) -> str:
         rows = {"queries": queries, "hits": hits}
