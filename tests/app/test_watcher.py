@@ -140,7 +140,9 @@ async def test_an_engine_whose_counters_begin_again_is_told_to_its_kv_streams(mo
         which = target(of, "a")
         for seconds, tokens in ((0, 100), (5, 150), (900, 7)):
             assert told == []
-            fetched = Fetched(body(tokens=tokens, start=1.0 if seconds < 900 else 800.0), "text/plain")
+            fetched = Fetched(
+                data=body(tokens=tokens, start=1.0 if seconds < 900 else 800.0), content_type="text/plain"
+            )
             watcher.on_body(which, fetched, at(seconds), 0.01)
     assert told == [(of.key, which.key.member_uid)]
 
