@@ -178,11 +178,11 @@ def split_worker_url(url: str) -> tuple[str, int | None, int | None]:
 
 
 def shown_url(told: str) -> str:
-    """A worker's URL as `worker_address` shows it; what is no such URL stays as it is, as the key of a label may."""
+    """A worker's URL as `worker_address` shows it, for labels; what is no such URL is shown where it can hide nothing."""
     try:
         return worker_address(told)[0]
     except ViewError:
-        return told
+        return "…" if any(sign in told for sign in "@?#") else told
 
 
 def parse_rank(text: str) -> int | None:

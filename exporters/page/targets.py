@@ -13,6 +13,7 @@ from exporters.summaries import target_summary
 from exporters.timestamps import rfc3339
 from router_contract.documents import REASONS
 from router_contract.readings import MissingCode, SignalValue, State
+from router_contract.router_views import shown_url
 from router_contract.signals import SIGNALS
 from router_contract.targets import Component, DeploymentKey, TargetKey
 from router_contract.verdicts import TargetReport, TargetState, TargetStatus
@@ -200,6 +201,11 @@ class TargetPage:
         return True
 
 
+def shown_labels(value: SignalValue) -> list[tuple[str, str]]:
+    """A value's labels; the URL of a router's worker without what may be a credential."""
+    return [(name, shown_url(text) if name == "worker" else text) for name, text in value.labels]
+
+
 def value_rows(values: Iterable[SignalValue]) -> list[dict[str, Any]]:
     """What a table of values shows of each: the number in its unit, its window, its age and where it came from."""
     rows = []
@@ -210,7 +216,7 @@ def value_rows(values: Iterable[SignalValue]) -> list[dict[str, Any]]:
             {
                 "signal": each.signal,
                 "meaning": signal.meaning,
-                "labels": ", ".join(f"{name}={text}" for name, text in each.labels),
+                "labels": ", ".join(f"{name}={text}" for name, text in shown_labels(each)),
                 "unit": signal.unit,
                 "kind": signal.kind.value,
                 "format": "number" if moving else UNIT_FORMATS.get(signal.unit, "number"),
@@ -250,7 +256,7 @@ def value_twin(each: SignalValue) -> dict[str, Any]:
         }
     found = {
         "signal": each.signal,
-        "labels": dict(each.labels) or None,
+        "labels": dict(shown_labels(each)) or None,
         "value": each.value,
         "state": each.state.value,
         "ageSeconds": each.age_seconds,

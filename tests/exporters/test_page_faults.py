@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from exporters.page.board import Board
 from exporters.page.pages import Page
+from exporters.page.targets import value_rows, value_twin
 from router_contract.targets import DeploymentKey
 from router_contract.verdicts import DeploymentReport
 from tests.exporters.page_world import PageWorld, serving
+from tests.exporters.reports import gauge
 from tests.exporters.sources import Reports
 from tests.exporters.test_hostile import BAD, HUGE, healthy, impossible
 
@@ -68,6 +72,14 @@ async def test_a_line_that_always_fails_does_not_starve_the_others():
         made.clock.forward(1.0)
         assert await lines.turn(0.0) == 1
     assert len(lines.lines()) == 2
+
+
+def test_a_worker_label_shows_no_credential():
+    labels = (("worker", "http://user:hunter2@10.0.0.1:8000"),)
+    value = msgspec.structs.replace(gauge("router-worker-active-requests", 1.0), labels=labels)
+    shown = repr((value_rows([value]), value_twin(value)))
+    assert "http://10.0.0.1:8000" in shown
+    assert "hunter2" not in shown
 
 
 async def test_a_watched_page_that_breaks_does_not_end_the_task():

@@ -26,6 +26,7 @@ from router_contract.router_views import (
     ViewError,
     WorkerRow,
     contradictions,
+    shown_url,
     worker_address,
 )
 
@@ -227,6 +228,23 @@ def test_a_refused_url_shows_no_credential(told):
     with pytest.raises(ViewError) as caught:
         worker_address(told)
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        (f"http://user:{SECRET}@h:1", "http://h:1"),
+        (f"http://user:{SECRET}@h:x", "…"),
+        (f"http://user:1@{SECRET}", "…"),
+        (f"http://h:x?{SECRET}", "…"),
+        ("pod-0-rank-1", "pod-0-rank-1"),
+        ("http://h:1@2", "http://h:1@2"),
+        ("http://h:x", "http://h:x"),
+        ("", ""),
+    ],
+)
+def test_labels_with_urls_show_no_credential(told, shown):
+    assert shown_url(told) == shown
 
 
 def test_a_view_that_contradicts_itself_says_so():
