@@ -182,7 +182,10 @@ class _LookupBody(msgspec.Struct, forbid_unknown_fields=True):
 def parse_hashes(texts: Sequence[str | int]) -> list[Hash]:
     """The hashes of a request. Raises ``ValueError`` for none, too many, an unreadable one, or integers beside bytes."""
     if not texts or len(texts) > MAX_HASHES:
-        raise ValueError(f"hashes: {len(texts)} given; want 1 to {MAX_HASHES}")
+        raise ValueError(
+            f"hashes: {len(texts)} given; want 1 to {MAX_HASHES}, as ?hashes=1,2,3 or as a POST of "
+            '{"hashes": [1, 2, 3]}, from the first block on'
+        )
     hashes = [text if isinstance(text, int) else parse_hash(text.strip()) for text in texts]
     if len({isinstance(value, bytes) for value in hashes}) > 1:
         raise ValueError("hashes: integers and bytes together; want one kind, they are of different engines' settings")

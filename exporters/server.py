@@ -16,7 +16,9 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from exporters.api import PATHS
+from exporters.canary import PATHS as CANARY_PATHS
 from exporters.encoding import UNRENDERABLE
+from exporters.kv import PATHS as KV_PATHS
 from exporters.listening import Listen, ListenError, host_of, is_loopback
 from exporters.statuses import failure
 
@@ -159,7 +161,7 @@ def _raw(text: str) -> bytes:
 
 def _as_status(request: web.Request, error: web.HTTPException) -> web.Response:
     if error.status == 404:
-        return failure(404, f"nothing is at {request.path}; there are {', '.join(PATHS)}")
+        return failure(404, f"nothing is at {request.path}; there are {', '.join((*PATHS, *KV_PATHS, *CANARY_PATHS))}")
     if isinstance(error, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(error.allowed_methods))
         message = f"{request.method} is not possible on {request.path}; possible: {allowed}"

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import platform
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from exporters.document import metrics_document
 from exporters.self_metrics import SelfMetrics
+from exporters.status import explain_document, status_document
+from exporters.summaries import deployment_summary
 from observer.app.judging import Judging
 from observer.app.kv import KvJudging
 from observer.app.watcher import limits_of, package_version, policy_of
@@ -40,6 +44,23 @@ class Outcome(msgspec.Struct, frozen=True):
 
     reports: tuple[DeploymentReport, ...]
     note: str
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """Each deployment in short, as ``/api/v1/deployments`` lists it."""
+        return [msgspec.to_builtins(deployment_summary(report)) for report in self.reports]
+
+    def documents(self) -> list[dict[str, Any]]:
+        """The three documents of each deployment as the API gives them; for one that there is not, why."""
+        return [
+            {
+                "namespace": report.key.namespace,
+                "name": report.key.name,
+                "status": msgspec.to_builtins(status_document(report, report.key)),
+                "explain": msgspec.to_builtins(explain_document(report, report.key, history=True)),
+                "metrics": msgspec.to_builtins(metrics_document(report)),
+            }
+            for report in self.reports
+        ]
 
 
 class Replay:

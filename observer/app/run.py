@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import orjson
@@ -17,7 +17,7 @@ import uvloop
 
 from exporters.live import Screen, changes_key, console, deployments_picture, summaries
 from observer.app.canary_simulate import simulate
-from observer.app.replay import replay
+from observer.app.replay import Outcome, replay
 from observer.app.watcher import Watcher, package_version
 from observer.clock import Clock, SystemClock
 from observer.collect.allocator import raise_file_limit, tune_allocator
@@ -30,6 +30,8 @@ from observer.simulate.fleet import SimulatedFleet
 from observer.simulate.kv_fleet import publishing
 from router_contract.targets import Deployment, DeploymentKey
 from router_contract.verdicts import DeploymentReport, TargetState
+
+T = TypeVar("T")
 
 _TABLE_PERIOD = 1.0
 _log = logging.getLogger(__name__)
@@ -53,9 +55,9 @@ def run_serve(
     _run(_serve(files, configuration, listen, record, state))
 
 
-def run_replay(file: Path, *, speed: float = 0.0) -> None:
-    """A recording through the same pipeline, at ``speed`` times its own pace (0: without waiting)."""
-    _run(_replay(file, speed))
+def run_replay(file: Path, *, speed: float = 0.0) -> Outcome:
+    """What a recording comes to in the same pipeline, at ``speed`` times its own pace (0: without waiting)."""
+    return _run(_replay(file, speed))
 
 
 def run_canary_simulation(recording: Path, definitions: Sequence[Path]) -> list[dict[str, Any]]:
@@ -63,11 +65,11 @@ def run_canary_simulation(recording: Path, definitions: Sequence[Path]) -> list[
     return asyncio.run(simulate(recording, load_analyses(definitions)))
 
 
-def _run(work: Coroutine[Any, Any, None]) -> None:
+def _run(work: Coroutine[Any, Any, T]) -> T:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     tune_allocator()
     raise_file_limit()
-    uvloop.run(work)
+    return uvloop.run(work)
 
 
 @asynccontextmanager
@@ -135,7 +137,11 @@ def describe_watch(deployments: Iterable[Deployment]) -> str:
     for deployment in deployments:
         found.append(deployment.key)
         targets += sum(1 for _ in deployment.targets())
-    return f"{len(found)} deployments, {targets} targets"
+    return f"{_count(len(found), 'deployment')}, {_count(targets, 'target')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 async def _serve(
@@ -269,8 +275,6 @@ def _reports(watcher: Watcher) -> list[DeploymentReport]:
     return [report for report in found if report is not None]
 
 
-async def _replay(file: Path, speed: float) -> None:
-    target = console()
+async def _replay(file: Path, speed: float) -> Outcome:
     async with _until_stopped() as stop:
-        outcome = await replay(file, speed, stop)
-    target.print(deployments_picture(summaries(outcome.reports), target, outcome.note))
+        return await replay(file, speed, stop)

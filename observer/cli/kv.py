@@ -9,7 +9,9 @@ import click
 import orjson
 from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
+from exporters.grid import cells_of, columns_of, grid
 from observer.cli.exits import EPILOG, CommandFailed
 from observer.cli.groups import NameOrCommand
 from observer.cli.output import grouped, show
@@ -21,11 +23,12 @@ from observer.measure.kv_recording import BadRecordingError, decode_rows
 def kv() -> None:
     """KV-event streams: who holds which blocks, what was missed, and how old that is.
 
-    `observer kv NAME` shows a deployment's streams; `observer kv decode FILE` reads a recording, without an observer.
+    `observer kv NAME` shows a deployment's streams; `observer kv lookup NAME --hash HASH` says who holds blocks;
+    `observer kv decode FILE` reads a recording, without an observer.
     """
 
 
-@kv.command(name="show", epilog=EPILOG)
+@kv.command(name="show", short_help="Show a deployment's streams and blocks.", epilog=EPILOG)
 @click.argument("name")
 @asking(all_namespaces=False)
 def kv_show(asked: Asked, name: str) -> None:
@@ -34,13 +37,32 @@ def kv_show(asked: Asked, name: str) -> None:
     def ask() -> Any:
         return asked.get(f"/api/v1/namespaces/{asked.namespace}/modeldeployments/{name}/kv")
 
-    def draw(answer: Any, wide: bool, _: int | None) -> RenderableType:
-        return grouped([streams_table(answer["streams"], wide=wide), residency_table(answer["residency"])])
+    def draw(answer: Any, wide: bool, width: int | None) -> RenderableType:
+        streams = streams_table(answer["streams"], wide=wide, width=width)
+        return grouped([streams, residency_table(answer["residency"], width=width)])
 
     show(ask, asked.form, draw, asked.watch)
 
 
-@kv.command(name="decode", epilog=EPILOG)
+@kv.command(name="lookup", epilog=EPILOG, short_help="Say who holds a prefix of some block hashes.")
+@click.argument("name")
+@click.option("--hash", "hashes", multiple=True, required=True, metavar="HASH", help="A block's hash as its engine gives it, from the first block on; may be repeated.")  # fmt: skip
+@click.option("--model", metavar="NAME", help="Only what holds for this model.")
+@asking(all_namespaces=False)
+def kv_lookup(asked: Asked, name: str, hashes: tuple[str, ...], model: str | None) -> None:
+    """Say which Pods hold how long a prefix of these block hashes, and of which Pods that is not known."""
+    query = {"hashes": ",".join(hashes), **({"model": model} if model is not None else {})}
+
+    def ask() -> Any:
+        return asked.get(f"/api/v1/namespaces/{asked.namespace}/modeldeployments/{name}/kv/lookup", query)
+
+    def draw(answer: Any, _: bool, width: int | None) -> RenderableType:
+        return holdings_picture(answer, width=width)
+
+    show(ask, asked.form, draw, asked.watch)
+
+
+@kv.command(name="decode", short_help="Read a recording of KV-event messages.", epilog=EPILOG)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("-o", "--output", type=click.Choice(["json", "table"]), default="json", show_default=True, help="How to print: one JSON object a row, or a line for each.")  # fmt: skip
 @click.option("--tokens", is_flag=True, help="Print token ids instead of their number.")
@@ -65,12 +87,17 @@ def _line(found: dict[str, Any]) -> str:
     return f"{found['line']:>5} {found['kind']:<15} {found.get('sequence', '-'):>8}  {what}  {outcome}".rstrip()
 
 
-def streams_table(streams: list[dict[str, Any]], *, wide: bool) -> Table:
+STREAMS = columns_of(
+    "POD^, RANK> 3, STATE, HISTORY, BLOCKS, EVENTS> 2, GAPS> 1, MISSED> 1, LAST EVENT 4, APPROXIMATE 6"
+)
+STREAMS_WIDE = (*STREAMS, *columns_of("REPAIRED> 7, RESETS> 7, UNANCHORED> 7, ENDPOINT 8, DETAIL~ 5"))
+RESIDENCY = columns_of("ENGINE 5, HASHES 7, BLOCK SIZE> 6, MEDIUM, GROUP> 4, UNIQUE>, TOTAL>, SHARED>, REDUNDANCY> 1")
+HOLDINGS = columns_of("POD^, RANK> 3, BLOCKS>, TOKENS> 1, MEDIA 2, AGE> 4, STATE, HISTORY, APPROXIMATE 6")
+
+
+def streams_table(streams: list[dict[str, Any]], *, wide: bool, width: int | None = None) -> Table | Text:
     """The streams of one deployment as a table."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    columns = ["POD", "RANK", "STATE", "HISTORY", "BLOCKS", "EVENTS", "GAPS", "MISSED", "LAST EVENT", "APPROXIMATE"]
-    for column in columns + (["REPAIRED", "RESETS", "UNANCHORED", "ENDPOINT", "DETAIL"] if wide else []):
-        table.add_column(column, justify="right" if column in {"BLOCKS", "EVENTS", "GAPS", "MISSED"} else "left")
+    rows = []
     for stream in streams:
         counters = stream["counters"]
         blocks = " ".join(f"{medium['medium']}:{medium['blocks']}" for medium in stream["media"]) or "0"
@@ -93,30 +120,40 @@ def streams_table(streams: list[dict[str, Any]], *, wide: bool) -> Table:
                 str(counters["resets"]),
                 str(stream["unanchored"]),
                 stream["endpoint"],
-                stream.get("detail", ""),
+                stream.get("detail") or "",
             ]
-        table.add_row(*cells)
-    if not streams:
-        table.add_row("no KV-event publisher is subscribed to")
-    return table
+        rows.append(cells_of(cells))
+    if not rows:
+        return Text("no KV-event publisher is subscribed to")
+    return grid(STREAMS_WIDE if wide else STREAMS, rows, width)
 
 
-def residency_table(residency: list[dict[str, Any]]) -> Table:
+def residency_table(residency: list[dict[str, Any]], *, width: int | None = None) -> Table:
     """How blocks are shared between members, by hash space, medium and group."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("ENGINE", "HASHES", "BLOCK SIZE", "MEDIUM", "GROUP", "UNIQUE", "TOTAL", "SHARED", "REDUNDANCY"):
-        table.add_column(column)
+    rows = []
     for item in residency:
         space = item["space"]
-        table.add_row(
-            f"{space['engine']} {space['version']}".strip(),
-            space["hashType"],
-            str(space["blockSize"]),
-            item["medium"],
-            str(item["group"]),
-            str(item["unique"]),
-            str(item["total"]),
-            str(item["shared"]),
-            f"{item['redundancy']:.2f}" if "redundancy" in item else "unknown",
-        )
-    return table
+        counts = (str(item[name]) for name in ("unique", "total", "shared"))
+        redundancy = f"{item['redundancy']:.2f}" if "redundancy" in item else "unknown"
+        names = [f"{space['engine']} {space['version']}".strip(), space["hashType"], str(space["blockSize"])]
+        rows.append(cells_of([*names, item["medium"], str(item["group"]), *counts, redundancy]))
+    return grid(RESIDENCY, rows, width)
+
+
+def holdings_picture(answer: dict[str, Any], *, width: int | None = None) -> RenderableType:
+    """Who holds how much of what was asked for; who is not known to hold any is counted, never left out."""
+    rows = []
+    for item in answer["holdings"]:
+        age = "-" if item.get("ageSeconds") is None else f"{item['ageSeconds']:.0f} s"
+        media = " ".join(f"{medium}:{blocks}" for medium, blocks in item["media"].items())
+        counts = [str(item["rank"]), f"{item['blocks']}/{answer['asked']}", str(item["tokens"])]
+        approximate = ",".join(item["approximate"]) or "-"
+        rows.append(cells_of([item["pod"], *counts, media, age, item["state"], item["history"], approximate]))
+    parts: list[RenderableType] = [grid(HOLDINGS, rows, width)] if rows else [Text("No Pod is known to hold any.")]
+    if answer["unknown"]:
+        parts.append(Text(f"It is not known what is held by the streams of {_pods(answer['unknown'])}."))
+    return grouped(parts)
+
+
+def _pods(streams: list[dict[str, Any]]) -> str:
+    return "1 more Pod or rank" if len(streams) == 1 else f"{len(streams)} more Pods or ranks"

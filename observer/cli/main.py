@@ -26,7 +26,26 @@ def observer() -> None:
     """
 
 
+SHORT_HELP = {
+    "demo": "Start a simulated fleet and watch it: a live table.",
+    "serve": "Watch the targets that files name; answer over HTTP.",
+    "check": "Say every fault of settings and fleet files, by line.",
+    "get": "List deployments: ready replicas, load, latency.",
+    "status": "Show what is concluded: phase, roles, conditions.",
+    "explain": "Say what holds, why, and what to do.",
+    "contract": "Compare the router's contract with what is there.",
+    "metrics": "Show a metrics document, and all that is missing.",
+    "targets": "List what is read, and how the last read went.",
+    "kv": "KV-event streams: who holds which blocks.",
+    "canary": "Canary analyses: verdict, decision and why.",
+    "record": "Watch as `serve` does and keep all that is read.",
+    "replay": "Judge a recording again, offline.",
+    "read": "Read one exposition file as canonical signals.",
+}
+"""What the list of verbs says of each, in one line of a terminal of 80 columns."""
+
 for verb in (demo, serve, check, get, status, explain, contract, metrics, targets, kv, canary, record, replay, read):
+    verb.short_help = SHORT_HELP[verb.name or ""]
     observer.add_command(verb)
 
 

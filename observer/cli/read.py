@@ -18,7 +18,7 @@ from router_contract import catalog
 from router_contract.readings import Histogram, Series, State
 from router_contract.signals import SIGNALS
 from router_contract.targets import Component
-from router_contract.vocabulary import Vocabulary
+from router_contract.vocabulary import Vocabulary, has_version
 
 if TYPE_CHECKING:
     from observer.measure.extract import Frame
@@ -44,6 +44,8 @@ def read(
     chosen = [(component, name) for component, name in named.items() if name is not None]
     if len(chosen) != 1:
         raise click.UsageError("want one of --engine NAME, --router NAME, --store NAME")
+    if version is not None and not has_version(version):
+        raise CommandFailed(f"--version is {version!r}; want one that begins with a number, as 0.11.0", Exit.USAGE)
     vocabulary = _table(*chosen[0])
     name = "standard input" if str(file) == "-" else str(file)
     body = _body(file)
@@ -54,12 +56,27 @@ def read(
         tell(f"{name}:{problem.line}: {problem.family}: {problem.kind}: {problem.detail}")
     answer = answer_of(vocabulary, version, frame)
     answer["unknown"] = sorted({*answer["unknown"], *undeclared(vocabulary, body)})
+    if not answer["signals"] and (foreign := _foreign(vocabulary, body)):
+        tell(f"{name}: {foreign}")
     form = Format(output)
     if form in {Format.JSON, Format.YAML}:
         click.echo(dumped(answer, form))
     else:
         target = console()
         target.print(signal_tables.signals(answer, wide=form is Format.WIDE, width=width(target)))
+
+
+def _foreign(vocabulary: Vocabulary, body: bytes) -> str:
+    """That a file with samples is no exposition of this program, and whose it may be; empty for one without."""
+    names = {raw.decode() for raw in set(_NAME.findall(body))}
+    if not names or any(vocabulary.claims(name) for name in names):
+        return ""
+    tables = [table for each in catalog.TABLES.values() for table in each.values()]
+    likely = max(tables, key=lambda table: sum(table.claims(name) for name in names))
+    said = f"no family of this file belongs to {vocabulary.name}"
+    if not any(likely.claims(name) for name in names):
+        return f"{said}, nor to any other program that is known"
+    return f"{said}; it looks like {likely.name} (--{likely.component.value} {likely.name})"
 
 
 def _table(component: Component, name: str) -> Vocabulary:

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import click
 import msgspec
+from rich.text import Text
 
 from exporters.listening import ListenError
+from exporters.live import console, deployments_picture, width
 from observer.cli.exits import EPILOG, CommandFailed
-from observer.cli.output import Format, dumped, tell
+from observer.cli.output import Format, dumped, grouped, tell
+from observer.cli.replayed import chosen, pictures
 from observer.collect.recording import RecordingError
 from observer.persist import StateError
 from observer.settings import SettingsError, load_files
@@ -22,6 +25,7 @@ from observer.yamldoc.faults import Fault
 
 _FILES = click.Path(path_type=Path)
 _CONFIG = click.option("--config", "-c", "config", type=_FILES, multiple=True, required=True, metavar="FILE", help="A settings or fleet file, or a folder of them; may be repeated.")  # fmt: skip
+_STATE = click.option("--state", type=_FILES, metavar="FILE", help="Keep here what a restart must not lose (SQLite).")
 _LISTEN = click.option("--listen", metavar="HOST:PORT", help="Where to answer; port 0 takes a free one.")
 
 
@@ -42,7 +46,7 @@ def demo(scenario: str | None, once: bool, duration: float | None, listen: str |
 @_CONFIG
 @_LISTEN
 @click.option("--record", type=_FILES, metavar="FILE", help="Also keep all that is read in this .obsrec file.")
-@click.option("--state", type=_FILES, metavar="FILE", help="Keep here what a restart must not lose (SQLite).")
+@_STATE
 def serve(config: tuple[Path, ...], listen: str | None, record: Path | None, state: Path | None) -> None:
     """Watch the targets that files name, and answer over HTTP until stopped."""
     from observer.app import run_serve  # noqa: PLC0415 - the application is loaded only where it runs
@@ -55,23 +59,37 @@ def serve(config: tuple[Path, ...], listen: str | None, record: Path | None, sta
 @click.argument("file", type=_FILES)
 @_CONFIG
 @_LISTEN
-def record(file: Path, config: tuple[Path, ...], listen: str | None) -> None:
+@_STATE
+def record(file: Path, config: tuple[Path, ...], listen: str | None, state: Path | None) -> None:
     """Watch as `serve` does and keep all that is read in FILE, for `observer replay`."""
     from observer.app import run_serve  # noqa: PLC0415 - the application is loaded only where it runs
 
     with explained():
-        run_serve(config, listen=listen, record=file)
+        run_serve(config, listen=listen, record=file, state=state)
 
 
 @click.command(epilog=EPILOG)
 @click.argument("file", type=_FILES)
 @click.option("--speed", type=click.FloatRange(min=0, min_open=False), default=0.0, show_default="as fast as it goes", metavar="TIMES", help="How many times faster than it was recorded; 0 does not wait.")  # fmt: skip
-def replay(file: Path, speed: float) -> None:
+@click.option("--deployment", metavar="NAMESPACE/NAME", help="Only this one, with its status, explanation and metrics.")
+@click.option("-o", "--output", type=click.Choice([form.value for form in Format]), default=Format.TABLE.value, show_default=True, help="How to print; json and yaml have every document.")  # fmt: skip
+def replay(file: Path, speed: float, deployment: str | None, output: str) -> None:
     """Run a recording through the same pipeline, offline, and show what it came to."""
     from observer.app import run_replay  # noqa: PLC0415 - the application is loaded only where it runs
 
     with explained():
-        run_replay(file, speed=speed)
+        outcome = run_replay(file, speed=speed)
+    form = Format(output)
+    target = console()
+    if form not in {Format.JSON, Format.YAML} and deployment is None:
+        target.print(deployments_picture(outcome.summaries(), target, outcome.note, wide=form is Format.WIDE))
+        return
+    told = chosen(outcome.documents(), deployment)
+    if form in {Format.JSON, Format.YAML}:
+        click.echo(dumped({"recording": outcome.note, "deployments": told}, form))
+    else:
+        shown = pictures(told[0], wide=form is Format.WIDE, width=width(target))
+        target.print(grouped([Text(outcome.note), *shown]))
 
 
 @click.command(epilog=EPILOG)

@@ -7,10 +7,13 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from click.testing import CliRunner
 from rich.console import Console
 
-from observer.cli.kv import kv, residency_table, streams_table
+from observer.cli import main
+from observer.cli.kv import holdings_picture, kv, residency_table, streams_table
+from tests.cli.serving import served
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 
@@ -96,3 +99,76 @@ def test_streams_and_residency_are_drawn(wide):
     assert ("tcp://h:1" in text) is wide
     assert "unknown" in text
     assert "no KV-event publisher is subscribed to" in text
+
+
+def drawn(picture, width: int) -> list[str]:
+    out = StringIO()
+    Console(file=out, width=width, force_terminal=True, color_system=None).print(picture)
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_streams_at_80_columns_keep_history_and_numbers_whole(width: int) -> None:
+    counters = {"events": {"stored": 1_234_567}, "gaps": 12, "missed": 345, "repaired": 2, "resets": 0}
+    streams = [
+        {
+            "pod": f"llama-3-70b-instruct-{role}-worker-0-7d9f6c",
+            "rank": 0,
+            "state": "Disconnected",
+            "history": "incomplete",
+            "approximate": ["medium", "evictions"],
+            "endpoint": "tcp://h:1",
+            "counters": counters,
+            "media": [{"medium": "GPU", "blocks": 1_234_567}],
+            "unanchored": 0,
+        }
+        for role in ("prefill", "decode")
+    ]
+    lines = drawn(streams_table(streams, wide=False, width=width), width)
+    assert len(lines) == 3
+    assert all(len(line) <= width for line in lines)
+    assert {"POD", "STATE", "HISTORY", "BLOCKS"} <= set(lines[0].split())
+    assert all("incomplete" in line and "GPU:1234567" in line for line in lines[1:])
+    assert lines[1].split()[0] != lines[2].split()[0]
+
+
+HOLDING = {
+    "pod": "pod-0",
+    "rank": 0,
+    "blocks": 2,
+    "tokens": 32,
+    "media": {"GPU": 2},
+    "ageSeconds": 3.2,
+    "state": "Live",
+    "history": "complete",
+    "approximate": [],
+}
+
+
+def test_a_lookup_asks_for_the_hashes_and_shows_who_holds_them(capsys) -> None:
+    asked: list[dict[str, str]] = []
+
+    async def lookup(request: web.Request) -> web.Response:
+        asked.append(dict(request.query))
+        return web.json_response({"asked": 3, "holdings": [HOLDING], "unknown": [{"uid": "u", "rank": 0}]})
+
+    path = "/api/v1/namespaces/default/modeldeployments/chat/kv/lookup"
+    with served(None, web.get(path, lookup)) as url:
+        hashes = ("--hash", "1", "--hash", "2", "--hash", "3")
+        assert main(("kv", "lookup", "chat", *hashes, "--model", "m", "--server", url)) == 0
+    assert asked == [{"hashes": "1,2,3", "model": "m"}]
+    out = capsys.readouterr().out
+    assert ["pod-0", "0", "2/3", "32", "GPU:2", "3", "s", "Live", "complete", "-"] in [
+        x.split() for x in out.splitlines()
+    ]
+    assert "not known what is held by the streams of 1 more Pod or rank" in out
+
+
+def test_a_lookup_that_nobody_holds_is_said() -> None:
+    lines = drawn(holdings_picture({"asked": 1, "holdings": [], "unknown": []}), 80)
+    assert lines == ["No Pod is known to hold any."]
+
+
+def test_a_lookup_needs_a_hash(capsys) -> None:
+    assert main(("kv", "lookup", "chat")) == 2
+    assert "--hash" in capsys.readouterr().err

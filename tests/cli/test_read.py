@@ -187,3 +187,25 @@ def test_torn_counts_are_said_with_a_line(tmp_path: Path, capsys) -> None:
     file.write_text(UNUSABLE["buckets that fall"][0])
     _, _, err = read(capsys, str(file), "--engine", "vllm", "--version", "0.32.0")
     assert f"{file}:2: vllm:time_to_first_token_seconds: Torn: bucket counts fall" in err
+
+
+FOREIGN = {
+    "another program's": (BODY, "no family of this file belongs to sglang_gateway; it looks like vllm (--engine vllm)"),
+    "nobody's": ("my_own_metric 1\n", "belongs to sglang_gateway, nor to any other program that is known"),
+    "a file of its own": ("smg_worker_pool_size 1\n", ""),
+}
+
+
+@pytest.mark.parametrize(("text", "wanted"), FOREIGN.values(), ids=FOREIGN)
+def test_a_file_of_another_program_is_said_to_be_one(tmp_path: Path, capsys, text: str, wanted: str) -> None:
+    file = tmp_path / "metrics.prom"
+    file.write_text(text)
+    code, _, err = read(capsys, str(file), "--router", "sglang-gateway")
+    assert code == 0
+    assert wanted in err
+
+
+def test_a_version_that_is_none_is_refused(body: str, capsys) -> None:
+    code, out, err = read(capsys, body, "--engine", "vllm", "--version", "banana")
+    assert (code, out) == (2, "")
+    assert "--version is 'banana'; want one that begins with a number" in err

@@ -8,11 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from ruamel.yaml import YAML
 
 from exporters.listening import ListenError
+from observer.app.replay import Outcome
 from observer.cli import main
 from observer.collect.recording import RecordingError
 from observer.settings import load_files
+from tests.exporters.reports import Pods, gauge, report
 
 FLEET = """\
 apiVersion: observer.modeldeployment.io/v1alpha1
@@ -41,11 +44,15 @@ class App:
         if self.error is not None:
             raise self.error
 
+    def _replayed(self, file: Path, **more: object) -> Outcome:
+        self._called("replay", file, more)
+        return Outcome((report(Pods().pod("p", gauge("requests-running", 3.0))),), "a note")
+
     def module(self) -> SimpleNamespace:
         return SimpleNamespace(
             run_demo=lambda **more: self._called("demo", more),
             run_serve=lambda files, **more: self._called("serve", files, more),
-            run_replay=lambda file, **more: self._called("replay", file, more),
+            run_replay=self._replayed,
         )
 
 
@@ -71,7 +78,11 @@ CALLS = {
     ),
     "record": (
         ("record", "x.obsrec", "-c", "a.yaml"),
-        ("serve", (Path("a.yaml"),), {"listen": None, "record": Path("x.obsrec")}),
+        ("serve", (Path("a.yaml"),), {"listen": None, "record": Path("x.obsrec"), "state": None}),
+    ),
+    "record with state": (
+        ("record", "x.obsrec", "-c", "a.yaml", "--state", "s"),
+        ("serve", (Path("a.yaml"),), {"listen": None, "record": Path("x.obsrec"), "state": Path("s")}),
     ),
     "replay": (("replay", "x.obsrec", "--speed", "10"), ("replay", Path("x.obsrec"), {"speed": 10.0})),
 }
@@ -214,6 +225,47 @@ def test_check_says_faults_of_every_kind_at_once(tmp_path: Path, capsys) -> None
     for line, text in wanted.items():
         assert any(each.startswith(f"F:{line}:") and text in each for each in lines), (line, text, lines)
     assert any(each.startswith("notice: F:21:") and "later" in each for each in lines)
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_replay_gives_every_document(app: App, capsys, form: str) -> None:
+    assert main(("replay", "x.obsrec", "-o", form)) == 0
+    out = capsys.readouterr().out
+    made = json.loads(out) if form == "json" else YAML(typ="safe").load(out)
+    assert made["recording"] == "a note"
+    (told,) = made["deployments"]
+    assert (told["namespace"], told["name"]) == ("prod", "chat")
+    assert told["metrics"]["kind"] == "ModelDeploymentMetrics"
+    assert "message" in told["status"], "nothing was judged"
+    assert "message" in told["explain"]
+
+
+def test_replay_of_one_deployment(app: App, capsys) -> None:
+    assert main(("replay", "x.obsrec", "--deployment", "prod/chat")) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("a note\n")
+    assert "no status: " in out
+    assert "wire:requests-running" in out
+    assert main(("replay", "x.obsrec", "--deployment", "prod/nope")) == 1
+    assert "no deployment prod/nope; it has prod/chat" in capsys.readouterr().err
+
+
+def test_replay_shows_the_table_of_deployments(app: App, capsys) -> None:
+    assert main(("replay", "x.obsrec", "-o", "wide")) == 0
+    out = capsys.readouterr().out
+    assert "a note" in out
+    assert "OBSERVED" in out
+
+
+def test_the_help_of_verbs_is_whole_at_80_columns(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for command in (("--help",), ("kv", "--help")):
+        assert main(command) == 0
+        lines = capsys.readouterr().out.splitlines()
+        listed = lines[lines.index("Commands:") + 1 : lines.index("", lines.index("Commands:"))]
+        assert len(listed) > 2
+        assert not any(line.endswith("...") or len(line) > 80 for line in listed)
+        assert all(line.rstrip().endswith(".") for line in listed)
 
 
 def test_every_verb_has_help_with_the_exit_codes(capsys) -> None:

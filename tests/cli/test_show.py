@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from ruamel.yaml import YAML
 
 from observer.cli import client, main
+from observer.cli.exits import CommandFailed
 from router_contract.readings import MissingCode
 from router_contract.targets import DeploymentKey
 from router_contract.verdicts import DeploymentReport, RoleMeasurement, TargetState
@@ -246,3 +247,10 @@ def test_no_colour_outside_a_terminal_and_none_when_unwanted(server: str) -> Non
         command, capture_output=True, check=True, env={**os.environ, "FORCE_COLOR": "1", "COLUMNS": "200"}
     )
     assert b"\x1b[33mPartial" in forced.stdout
+
+
+def test_an_unknown_path_is_answered_with_all_that_there_are(server: str) -> None:
+    with pytest.raises(CommandFailed) as failed:
+        client.Client(server=server).get("/nope", waiting=lambda _: None)
+    for path in ("/api/v1/deployments", "/kv", "/kv/lookup", "/canaries"):
+        assert path in failed.value.message
