@@ -43,6 +43,11 @@ def kv_families(source: KvSource) -> tuple[Family, ...]:
         family("modeldeployment_kv_event_repaired_total", "Missing batches that replays brought.", _one("repaired")),
         family("modeldeployment_kv_event_duplicates_total", "Batches received again.", _one("duplicates")),
         family("modeldeployment_kv_event_resets_total", "New lives of a publisher.", _one("resets")),
+        family(
+            "modeldeployment_kv_event_reconnects_total",
+            "Sockets made anew because they stayed unconnected for long.",
+            _one("reconnects"),
+        ),
         family("modeldeployment_kv_event_undecodable_total", "Batches that could not be decoded.", _one("undecodable")),
         family("modeldeployment_kv_event_replays_total", "Replay requests by what became of them.", _replays, "result"),
         family(

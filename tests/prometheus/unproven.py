@@ -2,7 +2,6 @@
 
 UNPROVEN: dict[str, str] = {
     "observer-kv / Malformed messages": "simulated publishers send no message that is no batch; the counter begins with the first",
-    "observer-kv / Why blocks may differ": "simulated publishers replay everything they lose, so no index becomes approximate",
     "observer-roles / Histograms that cannot be merged": "engines of a simulated role have the same bucket bounds",
     "observer-self / Samples that could not be used": "simulated expositions have no sample that cannot be used",
 }
