@@ -87,7 +87,7 @@ def explain(
     )
 
 
-_DERIVED = frozenset({"EndpointEligibility", "RoleKindsReady", "MetricsFresh", "EngineProgressing"})
+_DERIVED = frozenset({"EndpointEligibility", "RoleKindsReady", "MetricsFresh", "EngineProgressing", "KVEventsLive"})
 """The conditions whose answer may only repeat what a member or a group of them does."""
 
 

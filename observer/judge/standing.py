@@ -131,7 +131,9 @@ def _down(evidence: MemberEvidence, failing: float | None, now: Instant) -> tupl
         return f"connection refused for longer than a load may take ({budget:.0f} s){seen}", failing, None
     since = "" if failing is None else f" for {failing:.0f} s"
     load = f"a load may take up to {budget:.0f} s"
-    return f"connection refused{since}: down, or loading again after a restart; {load}{seen}", failing, left
+    # one that starts again and again does not end by waiting
+    wait = left if again < LOOP_STARTS else None
+    return f"connection refused{since}: down, or loading again after a restart; {load}{seen}", failing, wait
 
 
 def _starting(member: Member, evidence: MemberEvidence) -> bool:

@@ -278,7 +278,8 @@ def test_an_open_question_that_somebody_must_look_at_is_the_answer_where_nothing
 def test_an_open_question_is_not_the_answer_where_something_is_wrong():
     found = run(inputs(ONE_DOWN, members=(refused(attempt=1),), extra=(UNREACHABLE,)), kept()).explanation
     assert found.main.reason == "Down"
-    assert "KVEventsLive" in [item.type for item in found.unknown]
+    told = next(item for item in found.unknown if item.type == "KVEventsLive")
+    assert told.hint == "follows from: Member pod-a Down"
 
 
 def test_a_refusal_outranks_the_stall_of_the_same_member():
