@@ -98,7 +98,7 @@ def changes_key(items: Sequence[dict[str, Any]]) -> str:
     """What of the deployments counts as a change for lines that are not drawn in place: states, not numbers."""
     rows = []
     for item in items:
-        counts = [(role["name"], role["observed"], role["desired"]) for role in item["roles"]]
+        counts = [tuple(role[name] for name in ("name", "observed", "ready", "desired")) for role in item["roles"]]
         said = (item["phase"], item["answer"], item["roleSummary"], item["state"], item["message"])
         rows.append((item["namespace"], item["name"], *said, item["targets"], counts))
     return repr(rows)

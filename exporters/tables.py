@@ -36,7 +36,7 @@ _STYLES = {
 MOMENT = "unix-seconds"
 """The unit of values that are moments."""
 _STALE = "~"
-_LEGEND = "~ a part of this is stale: the last that was read of something that does not answer now"
+_LEGEND = "~ partly stale: it holds the last value of something that does not answer now"
 
 
 def number(value: float | None) -> str:
@@ -282,10 +282,11 @@ def document(made: Json, *, wide: bool = False, width: int | None = None) -> lis
     gaps = made.get("missing", ())
     lacks = [_lack(gap, gap["pod"]) for gap in gaps] if wide else _grouped(gaps)
     missing = columns_of("MISSING, POD, SOURCE~, REASON~") if wide else MISSING
+    hint = [Text("-o wide has a line for each Pod, and every reason whole", "dim")] if lacks and not wide else []
     for columns, rows in ((LEVELS, levels), (WINDOWS, windows), (CACHES, caches), (missing, lacks)):
         if rows:
             parts.append(grid(columns, rows, width))
-    return parts
+    return [*parts, *hint]
 
 
 def _level(entry: Json) -> list[Text]:

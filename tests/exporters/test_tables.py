@@ -191,7 +191,7 @@ def test_a_sum_with_a_stale_part_is_marked() -> None:
     assert (role["running"], role["runningState"], role["ageSeconds"]) == (3.0, "Stale", 30.0)
     lines = printed(tables.deployments([item], width=100), 100)
     assert "3~" in lines[1].split()
-    assert lines[-1].startswith("~ a part of this is stale")
+    assert lines[-1].startswith("~ partly stale")
     (fresh,) = items(engine())
     assert fresh["roles"][0]["runningState"] == "Fresh"
     assert not any("~" in line for line in printed(tables.deployments([fresh]), 300))
@@ -231,7 +231,7 @@ def test_what_is_missing_for_one_reason_is_one_line() -> None:
     gaps = [gap | {"pod": f"chat-{index}"} for index in range(5)] + [gap | {"pod": "", "source": "pod-discovery"}]
     head = {"metadata": {"name": "chat", "namespace": "prod"}, "timestamp": "t", "partial": True, "missing": gaps}
     lines = printed(Group(*tables.document(head, width=80)), 80)
-    assert [line.split()[0] for line in lines[1:]] == ["MISSING", "ScrapeFailed", "ScrapeFailed"]
+    assert [line.split()[0] for line in lines[1:]] == ["MISSING", "ScrapeFailed", "ScrapeFailed", "-o"]
     assert "  5 Pods  " in lines[2]
     whole = printed(Group(*tables.document(head, wide=True, width=200)), 200)
     assert sum("chat-" in line for line in whole) == 5
