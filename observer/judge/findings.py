@@ -101,6 +101,10 @@ def _of_member(item: MemberStanding) -> Finding:
         return _finding("Member", item.name, "False", Standing.STARTUP_LOOP.value, item.loop, item.loop_seconds)
     status = _TROUBLE.get(item.standing) or _OPEN[item.standing]
     found = _finding("Member", item.name, status, item.standing.value, item.detail, item.seconds)
+    if item.loop:
+        # to start it once more is what it does by itself
+        row = advice("Member", Standing.STARTUP_LOOP.value)
+        return found if row is None else msgspec.structs.replace(found, whose=row.whose, hint=row.hint)
     if item.wait is None:
         return found
     hint = f"a load may take up to {item.wait:.0f} s more; where it is known to be down, start it"

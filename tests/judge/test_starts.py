@@ -165,7 +165,10 @@ def test_one_that_is_down_now_is_down_first_with_its_loop_as_the_detail(seconds)
     found = run(inputs(target, facts=STATIC, members=(seen,)), kept()).explanation
     assert (found.main.type, found.main.reason) == ("Member pod-a", "Down")
     assert found.main.message.endswith("after a start-up loop of 3 starts seen by us")
-    assert found.main.advice == "Act"
+    assert (found.main.advice, found.main.hint) == (
+        "Act",
+        "it starts again and again: see how the last attempt ended",
+    )
     assert "StartupLoop" not in [item.reason for item in found.others]
 
 
