@@ -35,7 +35,7 @@ class UnfinishedZip:
         self._file = path.open("rb")
         try:
             self._members = self._scan()
-        except BaseException:
+        except (OSError, zipfile.BadZipFile):
             self._file.close()
             raise
 
