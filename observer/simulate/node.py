@@ -7,6 +7,10 @@ from collections.abc import Callable
 
 import orjson
 from aiohttp import web
+from aiohttp.typedefs import Handler
+
+CLIENT_LEFT = 499
+"""The status of an answer that nobody waits for any more; it never reaches a client."""
 
 
 class Listener:
@@ -42,8 +46,10 @@ class Listener:
             return
         if self._socket is None:
             self._reserve()
+        app = self._make_app()
+        app.middlewares.insert(0, _left)
         runner = web.AppRunner(
-            self._make_app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.001, keepalive_timeout=75.0
+            app, access_log=None, handler_cancellation=True, shutdown_timeout=0.001, keepalive_timeout=75.0
         )
         await runner.setup()
         assert self._socket is not None  # noqa: S101  _reserve above made it
@@ -67,6 +73,15 @@ class Listener:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+@web.middleware
+async def _left(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A client that leaves while it is answered, as when a router dies, is no error of this process."""
+    try:
+        return await handler(request)
+    except ConnectionResetError:
+        return web.Response(status=CLIENT_LEFT)
 
 
 def reply(value: object, status: int = 200, content_type: str = "application/json") -> web.Response:
