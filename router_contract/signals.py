@@ -264,7 +264,9 @@ _ROUTER_TRAFFIC = (
     _counter("router-worker-circuit-transitions", "events", "Circuit changes of each `worker`, `from` and `to`."),
     _counter("router-worker-errors", "errors", "Errors of workers by `worker_type` and `error_type`; by attempt."),
     _counter("router-worker-health-checks", "checks", "Health checks by `worker_type` and `result`."),
-    _counter("router-pd-requests", "requests", "Requests given to a pair in prefill/decode, failed ones too, by `route`."),
+    _counter(
+        "router-pd-requests", "requests", "Requests given to a pair in prefill/decode, failed ones too, by `route`."
+    ),
     _counter("router-pd-errors", "errors", "Requests that got no pair in prefill/decode, by `error_type`."),
     _counter("router-pd-prefill-errors", "errors", "Requests that failed or were refused in prefill, by `worker`."),
     _counter("router-pd-decode-errors", "errors", "Requests that failed or were refused in decode, by `worker`."),

@@ -34,7 +34,8 @@ class Board:
         self._services = services
         self._renderer = renderer
         self._lines: dict[DeploymentKey, Line] = {}
-        self._tried: dict[DeploymentKey, float] = {}
+        self._tried: dict[DeploymentKey, int] = {}
+        self._tries = 0
         self._faults: dict[DeploymentKey, str] = {}
 
     async def turn(self, budget: float) -> int:
@@ -48,7 +49,9 @@ class Board:
         self._services.history.forget(keys)
         made = 0
         for key in sorted(keys, key=self._tried_at):
-            self._tried[key] = now().mono
+            # Counted and not timed: two tries within one tick of the clock still have an order.
+            self._tries += 1
+            self._tried[key] = self._tries
             try:
                 self._make(key)
                 self._faults.pop(key, None)
@@ -60,8 +63,8 @@ class Board:
             await asyncio.sleep(0)
         return made
 
-    def _tried_at(self, key: DeploymentKey) -> float:
-        return self._tried.get(key, float("-inf"))
+    def _tried_at(self, key: DeploymentKey) -> int:
+        return self._tried.get(key, 0)
 
     def _make(self, key: DeploymentKey) -> None:
         report = self._services.reports.deployment(key)
