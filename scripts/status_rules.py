@@ -1,11 +1,12 @@
 """Compare the users' status document with the committed list of its rules, and the list with the cases that prove them.
 
-    python scripts/status_rules.py [PATH]
+    python scripts/status_rules.py [PATH] [--list]
 
 PATH, or the variable STATUS_DOCUMENT, names the document. Each sentence of it is known to the list by a short
 fingerprint: either as a rule, with our own paraphrase and the cases that prove it, or as one that states no rule.
 Sentences that are neither are printed, and so are rules whose cases do not exist. Without a document only the cases are
-checked. The exit code is 1 when anything was printed.
+checked. ``--list`` also prints the sentences of the document that state no rule, for a reader to disagree with. The exit
+code is 1 when anything is wrong.
 """
 
 from __future__ import annotations
@@ -117,14 +118,18 @@ def main() -> int:
     """Print what is missing; the exit code says whether anything is."""
     rules, peer = read_rules(), read_peer_cases()
     problems = unproven((*rules.rules, *peer))
-    path = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("STATUS_DOCUMENT", "")
+    named = [each for each in sys.argv[1:] if each != "--list"]
+    path = named[0] if named else os.environ.get("STATUS_DOCUMENT", "")
+    if path and "--list" in sys.argv:
+        ruleless = (each for each in sentences(Path(path).read_text()) if fingerprint(each) in rules.other)
+        print("\n".join(f"states no rule: {sentence}" for sentence in ruleless))
     if path:
         problems += [f"not listed: {sentence}" for sentence in unlisted(rules, Path(path).read_text())]
     for problem in problems:
         print(problem)
     differing = sum(bool(case.differs) for case in peer)
     print(
-        f"figure: {len(rules.rules)} rules, {len(rules.other)} sentences without one, {len(peer)} edges of the peer "
+        f"figure: {len(rules.rules)} rules, {sum(not rule.cases for rule in rules.rules)} without a case, {len(rules.other)} sentences state no rule, {len(peer)} edges of the peer "
         f"({differing} where ours differs and says why), {len(problems)} problems"
     )
     return 1 if problems else 0
