@@ -25,3 +25,9 @@ def require(tool: str, why: str = "") -> str:
     if os.environ.get("CI") == "true":
         pytest.fail(message)
     pytest.skip(message)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Keep how the run ended: CI repeats what failed only after a run that went to its end."""
+    if session.config.cache is not None:
+        session.config.cache.set("observer/exitstatus", int(exitstatus))

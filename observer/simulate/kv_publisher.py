@@ -7,6 +7,7 @@ connect where it should bind.
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -45,6 +46,9 @@ class PublisherOptions(msgspec.Struct, frozen=True, kw_only=True):
     byte_hashes: bool = False
     replay_topic_frame: bool = True
     connect: bool = False
+
+
+_BINDS = 5
 
 
 class KvPublisher:
@@ -99,7 +103,14 @@ class KvPublisher:
         if connect and not wanted.endswith("*"):
             socket.connect(wanted)
             return wanted
-        socket.bind(wanted)
+        for attempt in range(_BINDS):
+            try:
+                socket.bind(wanted)
+                break
+            except zmq.ZMQError as error:
+                # A port that the system hands out may be reserved by a socket that does not listen yet; ask for another.
+                if error.errno != errno.EADDRINUSE or not wanted.endswith("*") or attempt == _BINDS - 1:
+                    raise
         return socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
 
     def stop(self) -> None:

@@ -35,9 +35,15 @@ class Listener:
         return self._runner is not None
 
     def _reserve(self) -> None:
+        """Bind without listening: connections are refused, and nobody else is given the port.
+
+        Two bound sockets that both allow reuse may share a port until one listens, so a reservation must not allow it.
+        Only taking the same port again, while connections of the former life linger on it, needs it for a moment.
+        """
         self._socket = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET, socket.SOCK_STREAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(self.port != 0))
         self._socket.bind((self._host, self.port))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         self.port = self._socket.getsockname()[1]
 
     async def start(self) -> None:
@@ -53,6 +59,8 @@ class Listener:
         )
         await runner.setup()
         assert self._socket is not None  # noqa: S101  _reserve above made it
+        # What it accepts inherits this, so that a next life may take the port while those connections linger.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         await web.SockSite(runner, self._socket, backlog=256).start()
         self._runner = runner
 

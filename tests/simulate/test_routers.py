@@ -233,11 +233,12 @@ async def test_the_endpoint_picker_tells_ready_endpoints_from_known_ones() -> No
             assert total(text, ready) == 2
             assert len(samples(text, known)) == 2
         assert total(text, "inference_objective_request_total") == total(text, "llm_d_epp_request_total") == 4
+        for engine in engines:
+            await engine.die()
+        # Only then: a health round of the living would make the loads fresh again.
         router._loads = {
             url: type(load)(load.at - 60, load.waiting, load.running, load.usage) for url, load in router._loads.items()
         }
-        for engine in engines:
-            await engine.die()
         text = await made.metrics(router)
         assert total(text, "llm_d_epp_ready_endpoints") == 0
         assert samples(text, "llm_d_epp_average_queue_size") == [0.0]
