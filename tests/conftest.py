@@ -29,5 +29,6 @@ def require(tool: str, why: str = "") -> str:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Keep how the run ended: CI repeats what failed only after a run that went to its end."""
-    if session.config.cache is not None:
-        session.config.cache.set("observer/exitstatus", int(exitstatus))
+    cache = getattr(session.config, "cache", None)  # there is none under ``-p no:cacheprovider``
+    if cache is not None:
+        cache.set("observer/exitstatus", int(exitstatus))
