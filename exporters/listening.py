@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from pathlib import Path
 
 import msgspec
 
@@ -27,6 +28,23 @@ class Listen(msgspec.Struct, frozen=True, kw_only=True):
 
 class ListenError(Exception):
     """The listener cannot be opened; the text says why and what to change."""
+
+
+def read_token(file: str | None) -> str | None:
+    """The token in a file, blanks around it aside; ``None`` without a file.
+
+    Raises `ListenError`, which names the file and never what is in it.
+    """
+    if file is None:
+        return None
+    try:
+        token = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise ListenError(f"http.tokenFile: {file!r} cannot be read: {why}") from error
+    if not token:
+        raise ListenError(f"http.tokenFile: {file!r} is empty; want a token")
+    return token
 
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_.-]{1,255})(?::([0-9]{1,5}))?")

@@ -96,6 +96,12 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     request_timeout: Annotated[
         Duration, Meta(ge=0.1, le=600.0, description="The longest that one answer may take.")
     ] = 30.0
+    token_file: Annotated[
+        str | None,
+        Meta(
+            min_length=1, description="File with the token that every request except probes must bear; read at start."
+        ),
+    ] = None
 
 
 class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from exporters.canary_families import canary_families
 from exporters.families import FAMILIES
 from exporters.kv import KvApi
 from exporters.kv_families import kv_families
-from exporters.listening import Listen, ListenError
+from exporters.listening import Listen, ListenError, read_token
 from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
 from exporters.server import Server
@@ -91,7 +91,9 @@ def limits_of(settings: Settings) -> Limits:
 
 
 def listen_of(settings: Settings, listen: str | None) -> Listen:
-    """Where to listen: what the command line says, else what settings say. Raises `ListenError` for neither."""
+    """Where to listen: what the command line says, else what settings say. Raises `ListenError` for neither, and for a
+    token that cannot be read.
+    """
     told = listen or settings.http.listen
     try:
         host, _, port = parse_listen(told).rpartition(":")
@@ -100,6 +102,7 @@ def listen_of(settings: Settings, listen: str | None) -> Listen:
     return Listen(
         host=host.strip("[]"),
         port=int(port),
+        token=read_token(settings.http.token_file),
         answer_seconds=settings.http.request_timeout,
         response_bytes=settings.limits.response,
     )

@@ -149,3 +149,15 @@ async def test_an_engine_whose_counters_begin_again_is_told_to_its_kv_streams(mo
 
 def test_what_is_watched_in_one_line() -> None:
     assert describe_watch((routed("a", "b"), deployment("c"))) == "2 deployments, 4 targets"
+
+
+def test_the_listener_takes_its_token_from_a_file_and_says_which_it_cannot_read(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("s3cret\n", "utf-8")
+    assert listen_of(Settings(http=HttpSettings(token_file=str(file))), "0.0.0.0:9480").token == "s3cret"
+    for content, said in ((None, "No such file"), (b" \n", "is empty"), (b"\xff", "no UTF-8")):
+        file.unlink(missing_ok=True)
+        if content is not None:
+            file.write_bytes(content)
+        with pytest.raises(ListenError, match=said):
+            listen_of(Settings(http=HttpSettings(token_file=str(file))), None)
