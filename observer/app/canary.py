@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from observer.app.canary_keeping import ABSENT, Keeper, KeepError
 from observer.app.canary_native import NativeSource, Sides
 from observer.app.canary_queries import QuerySource
 from observer.clock import Clock
@@ -18,7 +18,6 @@ from observer.judge.canary.condition import worst
 from observer.judge.canary.evaluate import evaluate
 from observer.judge.canary.status import status_of
 from observer.measure.canary_cells import Gathering
-from observer.persist import StateError, StateFile
 from observer.settings import Settings
 from observer.store import Store
 from router_contract.canary import Analysis, CanaryAnalysis
@@ -35,8 +34,7 @@ from router_contract.targets import Deployment, DeploymentKey
 from router_contract.verdicts import Condition
 
 _log = logging.getLogger(__name__)
-KEEP_SECONDS: Final = 20.0
-"""How often a state is stored in which nothing but the time of the last look has changed."""
+NO_RUNS: Mapping[DeploymentKey, Run] = {}
 
 
 class _Canary:
@@ -44,7 +42,7 @@ class _Canary:
 
     def __init__(self, definition: CanaryAnalysis) -> None:
         self.definition = definition
-        self.version = 0
+        self.version = ABSENT
         self.loaded = False
         self.state: CanaryState | None = None
         self.gathering: Gathering | None = None
@@ -71,21 +69,35 @@ class _Canary:
 
 
 class Canaries:
-    """Every analysis that files define. Satisfies `exporters.canary.CanarySource`.
+    """Every analysis that is defined. Satisfies `exporters.canary.CanarySource`.
 
-    Without a state file the state lives as long as the process.
+    Without a ``keeper`` the state lives as long as the process. Only what this replica ``owns`` is judged; the rest is
+    shown as last known, and after half a minute as stale.
     """
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings, state: StateFile | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        keeper: Keeper | None = None,
+        owns: Callable[[CanaryAnalysis], bool] = lambda _: True,
+    ) -> None:
         self._clock = clock
-        self._file = state
+        self.keeper = keeper
+        self.owns = owns
+        self._runs = NO_RUNS
         self._native = NativeSource(store, settings.scrape.fresh_seconds)
         self._period = settings.judging.period
         self._queries = QuerySource(clock, settings)
         self._canaries: dict[DeploymentKey, _Canary] = {}
 
-    async def watch(self, definitions: Iterable[CanaryAnalysis]) -> None:
-        """Judge exactly these from now on. A changed definition keeps its state; what changed in it decides what resets."""
+    async def watch(self, definitions: Iterable[CanaryAnalysis], runs: Mapping[DeploymentKey, Run] = NO_RUNS) -> None:
+        """Judge exactly these from now on. A changed definition keeps its state; what changed in it decides what resets.
+
+        ``runs`` says for the analyses of a controller how its rollout stands; for all others the step is moved here.
+        """
+        self._runs = runs
         found: dict[DeploymentKey, _Canary] = {}
         for definition in definitions:
             fresh = _Canary(definition)
@@ -93,14 +105,15 @@ class Canaries:
             if known is not None:
                 known.definition = definition
             found[fresh.key] = known or fresh
+            await self._queries.refresh(definition)
             found[fresh.key].problems = self._queries.troubles(definition)
         gone = [key for key in self._canaries if key not in found]
         self._canaries = dict(sorted(found.items()))
         for key in gone:
             try:
-                if self._file is not None:
-                    await asyncio.to_thread(self._file.forget_canary, key)
-            except StateError as error:
+                if self.keeper is not None:
+                    await self.keeper.forget(key)
+            except KeepError as error:
                 _log.error("%s", error)
 
     async def run(self) -> None:
@@ -128,7 +141,10 @@ class Canaries:
         return due_in(canary.definition, canary.state, run, self._clock.now(), canary.taken)
 
     def _run(self, definition: CanaryAnalysis, sides: Sides) -> Run:
-        """How a rollout in files stands: whoever replaces Pods has no voice here, so that the step is moved here."""
+        """How a rollout stands: as its controller says, else by its Pods alone, and the step is moved here."""
+        told = self._runs.get(DeploymentKey(definition.namespace, definition.name))
+        if told is not None:
+            return msgspec.structs.replace(told, restarted_at=sides.restarted_at)
         return Run(
             target=f"{definition.namespace}/{definition.target.name}/{definition.component}:{definition.canary}",
             canary=definition.canary,
@@ -138,12 +154,15 @@ class Canaries:
         )
 
     async def _look(self, canary: _Canary, sample: Sample | None) -> None:
-        """Evaluate once; what it concludes is shown only after it was stored."""
+        """Evaluate once; what it concludes is shown only after it was stored. Whoever becomes owner loads first."""
         async with canary.lock:
+            if not self.owns(canary.definition):
+                canary.loaded = False
+                return
             try:
                 await self._load(canary)
                 await self._evaluate(canary, sample)
-            except StateError as error:
+            except KeepError as error:
                 if canary.trouble != str(error):
                     _log.error("%s", error)
                 canary.trouble = str(error)
@@ -151,8 +170,8 @@ class Canaries:
                 canary.trouble = ""
 
     async def _load(self, canary: _Canary) -> None:
-        if self._file is not None and not canary.loaded:
-            canary.version, canary.state = await asyncio.to_thread(self._file.canary, canary.key)
+        if self.keeper is not None and not canary.loaded:
+            canary.version, canary.state = await self.keeper.load(canary.key)
             # What somebody else counted sets the time of our next sample.
             canary.loaded, canary.taken = True, None
 
@@ -160,14 +179,12 @@ class Canaries:
         now, definition = self._clock.now(), canary.definition
         sides = self._native.sides(definition)
         run = self._run(definition, sides)
-        outcome = evaluate(
-            definition, canary.state, Observations(run=run, sample=sample), now, self._queries.digest(definition)
-        )
-        if not await self._stored(canary, outcome.state):
+        outcome = evaluate(definition, canary.state, Observations(run=run, sample=sample), now)
+        status = status_of(definition, run, outcome)
+        if not await self._stored(canary, outcome.state, status):
             canary.loaded = False
             return
-        canary.state, canary.outcome, canary.looked = outcome.state, outcome, now
-        canary.status = status_of(definition, run, outcome)
+        canary.state, canary.outcome, canary.looked, canary.status = outcome.state, outcome, now, status
         self._gather(canary, sides, outcome, now)
 
     def _gather(self, canary: _Canary, sides: Sides, outcome: Outcome, now: Instant) -> None:
@@ -184,17 +201,19 @@ class Canaries:
         if canary.analysis is not None:
             self._native.look(sides, canary.analysis, canary.gathering, now)
 
-    async def _stored(self, canary: _Canary, state: CanaryState) -> bool:
-        """Whether a state is in the file, or need not be; False when somebody else stored one in between."""
+    async def _stored(self, canary: _Canary, state: CanaryState, status: CanaryStatus) -> bool:
+        """Whether a state is kept, or need not be; False when somebody else stored one in between."""
         before = canary.state
         if before is not None and canary.status is not None:
             same = msgspec.structs.replace(before, watched_until=state.watched_until) == state
-            if same and 0 <= state.watched_until - canary.kept < KEEP_SECONDS:
+            rest = 0.0 if self.keeper is None else self.keeper.keep_seconds
+            if same and 0 <= state.watched_until - canary.kept < rest:
                 return True
-        if self._file is not None:
-            if not await asyncio.to_thread(self._file.swap_canary, canary.key, canary.version, state):
+        if self.keeper is not None:
+            swapped = await self.keeper.swap(canary.key, canary.version, state, status)
+            if swapped is None:
                 return False
-            canary.version += 1
+            canary.version = swapped
         canary.kept = state.watched_until
         return True
 
@@ -213,6 +232,7 @@ class Canaries:
         if state is None or analysis is None:
             return None
         started = self._clock.now()
+        await self._queries.refresh(definition)
         asked = await self._queries.ask(definition, analysis)
         now, gathering = self._clock.now(), canary.gathering
         seen: list[Observation] = [*asked]

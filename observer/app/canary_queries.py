@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Self
 
 from observer.clock import Clock
 from observer.collect.promql import PromqlClient, Query
 from observer.collect.promql_check import prepared
-from observer.collect.promql_source import Bound, Provider, SourceRules, bind
+from observer.collect.promql_source import BasicAuth, Bound, Provider, SourceRules, bind
 from observer.discover.admission import refusal
 from observer.judge.canary.template import variables
 from observer.settings import Settings
 from router_contract.canary import Analysis, CanaryAnalysis, PromqlMetric
 from router_contract.canary_inputs import QueryAnswer, QueryObservation, QueryTrouble
+from router_contract.targets import Tls
+
+SecretReader = Callable[[str, str], Awaitable[Mapping[str, bytes] | None]]
+"""The data of a Secret by namespace and name; ``None`` where it is not there or may not be read."""
 
 
 def rules_of(settings: Settings) -> SourceRules:
@@ -25,6 +30,10 @@ def rules_of(settings: Settings) -> SourceRules:
             namespaces=each.namespaces,
             headers=each.headers,
             token_file=each.token_file,
+            basic=None
+            if each.username is None or each.password_file is None
+            else BasicAuth(username=each.username, password_file=each.password_file),
+            tls=None if each.ca_file is None else Tls(ca_file=each.ca_file),
         )
         for each in told.providers
     }
@@ -41,6 +50,9 @@ class QuerySource:
         allow = settings.security.allow_cidrs
         self._client = PromqlClient(clock, lambda address: refusal(address, allow))
         self._open = False
+        self._listed = frozenset((each.namespace, each.name) for each in settings.canary.secrets)
+        self._secrets: dict[tuple[str, str], Mapping[str, bytes] | None] = {}
+        self.read_secret: SecretReader | None = None
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()
@@ -53,13 +65,16 @@ class QuerySource:
         self._open = False
         await self._client.__aexit__(kind, error, trace)
 
-    def _bound(self, definition: CanaryAnalysis) -> Bound | QueryTrouble:
-        return bind(definition.source, self._rules, definition.namespace, None)
+    async def refresh(self, definition: CanaryAnalysis) -> None:
+        """Read the Secret of an analysis again, if settings list it: a rotated token is used from the next sample on."""
+        named = _secret(definition)
+        if named is not None and named in self._listed and self.read_secret is not None:
+            self._secrets[named] = await self.read_secret(*named)
 
-    def digest(self, definition: CanaryAnalysis) -> str:
-        """What changes when the source's token does."""
-        bound = self._bound(definition) if _asks(definition) else None
-        return bound.token_digest if isinstance(bound, Bound) else ""
+    def _bound(self, definition: CanaryAnalysis) -> Bound | QueryTrouble:
+        named = _secret(definition)
+        secret = None if named is None else self._secrets.get(named)
+        return bind(definition.source, self._rules, definition.namespace, secret)
 
     async def ask(self, definition: CanaryAnalysis, analysis: Analysis) -> list[QueryObservation]:
         """The query metrics of a gate: all at once, within its deadline."""
@@ -103,6 +118,12 @@ class QuerySource:
                 if isinstance(told, QueryTrouble):
                     found.append(f"{metric.name}: {told.reason}: {told.detail}")
         return tuple(found)
+
+
+def _secret(definition: CanaryAnalysis) -> tuple[str, str] | None:
+    """Namespace and name of the Secret with the token: always in the analysis's own namespace."""
+    auth = None if definition.source is None else definition.source.auth
+    return None if auth is None else (definition.namespace, auth.name)
 
 
 def _asks(definition: CanaryAnalysis) -> bool:

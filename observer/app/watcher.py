@@ -26,6 +26,7 @@ from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
 from exporters.server import Server
 from observer.app.canary import Canaries
+from observer.app.canary_keeping import FileKeeper
 from observer.app.judging import Judging
 from observer.app.kv import KvJudging, KvPart
 from observer.app.page import Bodies, Trial, make_page
@@ -128,7 +129,7 @@ class Watcher:
         ProcessCollector(registry=self.tally.registry)
         self.store = Store(clock, policy_of(settings), limits_of(settings), self.tally)
         self.kv = KvPart(self.store, clock, settings)
-        self.canaries = Canaries(self.store, clock, settings, state)
+        self.canaries = Canaries(self.store, clock, settings, None if state is None else FileKeeper(state))
         self.judging = Judging(self.store, settings, self._extra_conditions, lambda key: self._kv_seen.get(key, ()))
         self._kv_judging = KvJudging(self.store, settings, self.judging.ready_replicas)
         self._kv_seen: dict[DeploymentKey, tuple[KvStreamSummary, ...]] = {}

@@ -104,6 +104,18 @@ class CanaryProvider(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         tuple[tuple[str, str], ...], TextMap(secret=True), Meta(description="Headers sent with each query.")
     ] = ()
     token_file: Annotated[str | None, Meta(description="File with a bearer token; read again before each use.")] = None
+    username: Annotated[str | None, Meta(description="User of basic auth, beside `passwordFile`.")] = None
+    password_file: Annotated[str | None, Meta(description="File with its password; read again before each use.")] = None
+    ca_file: Annotated[str | None, Meta(description="PEM file of the authorities that may sign its certificate.")] = (
+        None
+    )
+
+
+class CanarySecret(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A Secret that analyses of its namespace may name in `authRef`."""
+
+    namespace: Annotated[str, Meta(min_length=1, max_length=63, description="The analysis's own namespace.")]
+    name: Annotated[str, Meta(min_length=1, max_length=253, description="The Secret's name.")]
 
 
 class CanarySettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -114,3 +126,6 @@ class CanarySettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     allow_server_address: Annotated[
         bool, Meta(description="Whether an analysis may name an address itself; loopback and the like stay refused.")
     ] = False
+    secrets: Annotated[
+        tuple[CanarySecret, ...], Meta(description="Secrets that may be read for `authRef`; no other is, in a cluster.")
+    ] = ()

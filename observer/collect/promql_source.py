@@ -5,7 +5,6 @@ A provider that is not bound is an error, never a reason to ask another source.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Final
 
@@ -60,11 +59,6 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
     token: str | None = None
     basic: BasicAuth | None = None
     trusted: bool = False
-
-    @property
-    def token_digest(self) -> str:
-        """Changes when the token does, and tells nothing of it."""
-        return "" if self.token is None else hashlib.sha256(self.token.encode()).hexdigest()[:16]
 
 
 def bind(

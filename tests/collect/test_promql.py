@@ -486,8 +486,6 @@ def test_secrets(case: str) -> None:
     if reason is None:
         assert isinstance(found, Bound)
         assert (found.token, found.address.headers) == ("abc", (("x-t", "mine"),))
-        assert found.token_digest != ""
-        assert "abc" not in found.token_digest
     else:
         assert isinstance(found, QueryTrouble)
         assert (found.reason, found.permanent) == (reason, True)

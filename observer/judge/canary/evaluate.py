@@ -38,11 +38,10 @@ def evaluate(
     state: CanaryState | None,
     observations: Observations,
     now: Instant,
-    token_digest: str = "",
 ) -> Outcome:
-    """One look. ``state`` is the stored one, ``None`` for a first look; ``token_digest`` as in `plan_of`."""
+    """One look. ``state`` is the stored one, ``None`` for a first look."""
     run = observations.run
-    state = _current(definition, state, run, now.wall, token_digest)
+    state = _current(definition, state, run, now.wall)
     gate = definition.steps[state.step] if state.step < len(definition.steps) else None
     state = watched(None if gate is None else gate.analysis, state, now.wall)
     step, fate = state.step, None
@@ -56,7 +55,7 @@ def evaluate(
     text = sentence(definition, state, run, step, now.wall)
     counted = fate is SampleFate.COUNTED
     left = stalls_at(definition, state) if gate is not None and state.step == step else None
-    moved = state if state.step == step else _entered(definition, state, state.step, now.wall, token_digest)
+    moved = state if state.step == step else _entered(definition, state, state.step, now.wall)
     return Outcome(
         state=moved,
         decision=decision,
@@ -71,9 +70,7 @@ def evaluate(
     )
 
 
-def _current(
-    definition: CanaryAnalysis, state: CanaryState | None, run: Run, now: float, token_digest: str
-) -> CanaryState:
+def _current(definition: CanaryAnalysis, state: CanaryState | None, run: Run, now: float) -> CanaryState:
     """The stored state, or a fresh one for another target or revision; re-entered for another step or plan.
 
     The id of the last counted sample outlives all of these, so that no old sample can ever count.
@@ -91,21 +88,19 @@ def _current(
             watched_from=now,
             watched_until=now,
         )
-        return _entered(definition, fresh, step, entered, token_digest)
+        return _entered(definition, fresh, step, entered)
     if state.step != step:
-        return _entered(definition, state, step, entered, token_digest)
+        return _entered(definition, state, step, entered)
     if run.step_entered is not None and run.step_entered != state.step_entered:
         state = _replace(state, step_entered=run.step_entered)
-    if state.plan != plan_of(definition, step, token_digest):
-        return _entered(definition, state, step, state.step_entered, token_digest)
+    if state.plan != plan_of(definition, step):
+        return _entered(definition, state, step, state.step_entered)
     return state if run.promote else _replace(state, promoted="")
 
 
-def _entered(
-    definition: CanaryAnalysis, state: CanaryState, step: int, entered: float, token_digest: str
-) -> CanaryState:
+def _entered(definition: CanaryAnalysis, state: CanaryState, step: int, entered: float) -> CanaryState:
     """The state at the beginning of a step. After the last one the results of that stay readable."""
-    clean = _replace(state, step=step, step_entered=entered, plan=plan_of(definition, step, token_digest))
+    clean = _replace(state, step=step, step_entered=entered, plan=plan_of(definition, step))
     if step >= len(definition.steps):
         return clean
     return _replace(

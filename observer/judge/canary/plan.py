@@ -9,8 +9,11 @@ import msgspec
 from router_contract.canary import CanaryAnalysis
 
 
-def plan_of(definition: CanaryAnalysis, step: int, token_digest: str = "") -> str:
-    """A digest of a step's gate, its source and its revisions. ``token_digest`` changes when the source's token does."""
+def plan_of(definition: CanaryAnalysis, step: int) -> str:
+    """A digest of a step's gate, its source and its revisions.
+
+    A token is no part of it: one that is rotated must neither reset what was counted nor drop a sample.
+    """
     gate = definition.steps[step] if step < len(definition.steps) else None
-    parts = (gate, definition.source, definition.component, definition.stable, definition.canary, token_digest)
+    parts = (gate, definition.source, definition.component, definition.stable, definition.canary)
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]
