@@ -30,9 +30,4 @@ PLANNED: Final[dict[str, Planned]] = {
     "modeldeployment_canary_decisions_total": Planned(
         "counter", {**_DEPLOYMENT, "decision": ("Hold",), "reason": ("InsufficientSamples",)}, "canary analysis"
     ),
-    "observer_status_writes_total": Planned(
-        "counter",
-        {"kind": ("ModelDeploymentObservation",), "result": ("ok", "conflict", "unchanged", "error")},
-        "writing status to Kubernetes",
-    ),
 }

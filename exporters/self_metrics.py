@@ -11,6 +11,8 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 _BYTES = (1e3, 1e4, 3e4, 1e5, 3e5, 1e6, 3e6, 1e7, 3e7)
 
 OK = "Ok"
+STATUS_RESULTS = ("ok", "unchanged", "conflict", "error")
+EVENT_RESULTS = ("ok", "counted", "limited", "error")
 
 
 class SelfMetrics:
@@ -76,6 +78,19 @@ class SelfMetrics:
             registry=registry,
         )
 
+        self._writes = Counter(
+            "observer_status_writes_total",
+            "Writes of status to Kubernetes by kind and result: ok, unchanged, conflict, error.",
+            ("kind", "result"),
+            registry=registry,
+        )
+        self._events = Counter(
+            "observer_events_total",
+            "Events told to Kubernetes by result: ok, counted (added to an earlier one), limited, error.",
+            ("result",),
+            registry=registry,
+        )
+
     def scraped(
         self, source: str, result: str, duration_seconds: float, body_bytes: int, parse_seconds: float | None
     ) -> None:
@@ -102,6 +117,14 @@ class SelfMetrics:
     def render_failed(self, what: str) -> None:
         """A part of an answer could not be rendered. ``what`` is the kind of answer, so that it stays bounded."""
         self._unrendered.labels(what).inc()
+
+    def status_written(self, kind: str, result: str, count: int = 1) -> None:
+        """Writes of a kind's status had this result (`STATUS_RESULTS`); a count of 0 shows that none did so far."""
+        self._writes.labels(kind, result).inc(count)
+
+    def event_told(self, result: str, count: int = 1) -> None:
+        """An Event had this result (`EVENT_RESULTS`)."""
+        self._events.labels(result).inc(count)
 
     def answered(self, route: str, code: int) -> None:
         """A request was answered. ``route`` is the pattern, never the path, so that it stays bounded."""

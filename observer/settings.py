@@ -10,14 +10,15 @@ import msgspec
 from msgspec import Meta
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 
-from observer.collect.options import BodyLimits, CanarySettings, KvEventSettings, ScrapeSettings
+from observer.collect.options import BodyLimits, CanarySettings, KvEventSettings, ScrapeSettings, SecuritySettings
 from observer.discover.canaries import canaries, check_providers
 from observer.discover.fleet_document import DeploymentDocument, FleetDocument
 from observer.discover.static import deployments, record_duplicates
+from observer.kube.options import KubernetesSettings
 from observer.yamldoc.decode import Tracker
 from observer.yamldoc.faults import Fault, did_you_mean, shown
 from observer.yamldoc.nodes import Document, expand, read_bytes, read_documents
-from observer.yamldoc.quantities import Duration, Listen, Network, Size, show_duration, show_size
+from observer.yamldoc.quantities import Duration, Listen, Size, show_duration, show_size
 from observer.yamldoc.shape import Row
 from observer.yamldoc.shape import describe as describe_struct
 from router_contract.canary import CanaryAnalysis
@@ -104,15 +105,6 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
 
 
-class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What we refuse."""
-
-    allow_cidrs: Annotated[
-        tuple[Network, ...],
-        Meta(description="Opens loopback, link-local and metadata addresses for discovered targets and sources."),
-    ] = msgspec.field(default=(), name="allowCIDRs")
-
-
 class FileSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How configuration files are followed while we run."""
 
@@ -138,6 +130,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         CanarySettings()
     )
     files: Annotated[FileSettings, Meta(description="Following configuration files.")] = FileSettings()
+    kubernetes: Annotated[KubernetesSettings, Meta(description="Watching a cluster.")] = KubernetesSettings()
 
     @property
     def body_limits(self) -> BodyLimits:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from observer.app.watcher import policy_of
+from observer.app.told import policy_of
 from observer.collect.options import ScrapeSettings
 from observer.settings import Settings, WindowSettings
 from observer.store import members

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import is_
 
 import msgspec
@@ -16,7 +16,14 @@ from observer.judge.judgement import judge, with_verdicts
 from observer.judge.standing import Standing, answers, rank_progress, refused_since_answer
 from observer.settings import Settings
 from observer.store import Store
-from router_contract.judging import DeploymentInputs, Judged, JudgePolicy, MemberEvidence, Stored
+from router_contract.judging import (
+    DeploymentInputs,
+    Judged,
+    JudgePolicy,
+    MemberEvidence,
+    MembershipProof,
+    Stored,
+)
 from router_contract.kv_streams import KvStreamSummary
 from router_contract.platform_facts import PlatformFacts
 from router_contract.probes import MemberProbe
@@ -89,6 +96,8 @@ class Judging:
         self._patience = max(_AWAITED_PERIODS * settings.scrape.period + settings.scrape.timeout, _AWAITED_SECONDS)
         self._verdicts: dict[DeploymentKey, _Verdict] = {}
         self._times = ConvergenceTimes()
+        self._facts: dict[DeploymentKey, PlatformFacts] = {}
+        self._proofs: dict[DeploymentKey, MembershipProof] = {}
         self.last_pass: Instant | None = None
 
     def on_probe(self, probe: MemberProbe) -> None:
@@ -100,6 +109,14 @@ class Judging:
         pods = self._views.setdefault(key, {})
         good, _ = pods.get(view.pod_uid, (None, None))
         pods[view.pod_uid] = (view, None) if isinstance(view, RouterView) else (good, view)
+
+    def on_proof(self, key: DeploymentKey, proof: MembershipProof) -> None:
+        """A deployment's engine Pods were listed uncached, or that failed."""
+        self._proofs[key] = proof
+
+    def set_facts(self, facts: Mapping[DeploymentKey, PlatformFacts]) -> None:
+        """What platforms say of the deployments from now on; of those left out nothing beyond what a file says."""
+        self._facts = dict(facts)
 
     def load(self, key: DeploymentKey, stored: Stored) -> None:
         """What was stored before a restart; before the deployment's first pass.
@@ -159,6 +176,18 @@ class Judging:
         shown = with_verdicts(report, verdict.inputs, verdict.judged)
         return msgspec.structs.replace(shown, stalls=verdict.stalls, convergence_seconds=self._times.of(report.key))
 
+    def judged(self, key: DeploymentKey) -> Judged | None:
+        """What the last pass said of a deployment, ``None`` before its first."""
+        verdict = self._verdicts.get(key)
+        return None if verdict is None else verdict.judged
+
+    def settled(self, deployment: Deployment, seconds: float) -> bool:
+        """Whether a deployment's first evidence is in, or was awaited long enough in so many ``seconds``.
+
+        Before that a verdict says more about our own start than about the deployment.
+        """
+        return seconds >= self._patience or self._complete(deployment)
+
     def ready_replicas(self, key: DeploymentKey) -> int | None:
         """How many whole replicas were ready at the last pass; ``None`` while one role's count is not known."""
         verdict = self._verdicts.get(key)
@@ -210,7 +239,7 @@ class Judging:
         return tuple(f"{name} {sum(of)} of {len(of)}" for name, of in counts.items() if not all(of))
 
     def _forget(self, deployments: dict[DeploymentKey, Deployment]) -> None:
-        for table in (self._views, self._stored, self._verdicts, self._awaited):
+        for table in (self._views, self._stored, self._verdicts, self._awaited, self._proofs):
             for key in [key for key in table if key not in deployments]:
                 del table[key]
                 self._times.forget(key)
@@ -238,9 +267,10 @@ class Judging:
         extra = tuple(self._extra(deployment, now)) if self._extra is not None else ()
         inputs = DeploymentInputs(
             deployment=deployment,
-            facts=PlatformFacts(),
+            facts=self._facts.get(key, PlatformFacts()),
             members=tuple(seen),
             views=tuple(views),
+            proof=self._proofs.get(key),
             freshness=evidence.freshness(((name, record) for name, record in records if record is not None), now),
             extra=extra,
         )

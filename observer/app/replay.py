@@ -15,7 +15,7 @@ from exporters.status import explain_document, status_document
 from exporters.summaries import deployment_summary
 from observer.app.judging import Judging
 from observer.app.kv import KvJudging
-from observer.app.watcher import limits_of, package_version, policy_of
+from observer.app.told import limits_of, package_version, policy_of
 from observer.collect.recording import Event, Recording, RecordingError
 from observer.settings import Settings
 from observer.store import Store

@@ -18,7 +18,8 @@ import uvloop
 from exporters.live import Screen, changes_key, console, deployments_picture, summaries
 from observer.app.canary_simulate import simulate
 from observer.app.replay import Outcome, replay
-from observer.app.watcher import Watcher, package_version
+from observer.app.told import package_version
+from observer.app.watcher import Watcher
 from observer.clock import Clock, SystemClock
 from observer.collect.allocator import raise_file_limit, tune_allocator
 from observer.collect.recording import Recorder

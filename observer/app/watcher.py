@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import platform
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from importlib.metadata import version
 from types import TracebackType
 from typing import Self
 
@@ -21,7 +19,6 @@ from exporters.canary_families import canary_families
 from exporters.families import FAMILIES
 from exporters.kv import KvApi
 from exporters.kv_families import kv_families
-from exporters.listening import Listen, ListenError, read_token
 from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
 from exporters.server import Server
@@ -31,6 +28,7 @@ from observer.app.judging import Judging
 from observer.app.kv import KvJudging, KvPart
 from observer.app.page import Bodies, Trial, make_page
 from observer.app.source import Source
+from observer.app.told import limits_of, listen_of, package_version, policy_of
 from observer.clock import Clock
 from observer.collect.api_probe import ApiProbe, ProbeOptions, engine_members
 from observer.collect.fetch import Fetched, Fetcher
@@ -38,15 +36,13 @@ from observer.collect.recording import Recorder
 from observer.collect.router_view import RouterViewReader, router_members
 from observer.collect.scrape import TargetPool
 from observer.collect.view_sources import ViewOptions
-from observer.fleet import Policy
-from observer.measure.exposition import Limits
 from observer.persist import StateError, StateFile
 from observer.settings import Settings
 from observer.store import Store
 from observer.supervise import Supervisor
-from observer.yamldoc.quantities import parse_listen
 from router_contract.judging import Stored
 from router_contract.kv_streams import KvStreamSummary
+from router_contract.platform_facts import PlatformFacts
 from router_contract.probes import MemberProbe
 from router_contract.readings import Instant, ScrapeFailed
 from router_contract.router_views import RouterView, ViewFailed
@@ -59,54 +55,6 @@ LONGEST_WORK = 0.02
 """For how long judging may keep the event loop from everything else, in seconds; one deployment is judged in one go."""
 LAG_PERIOD = 0.5
 """How often the event loop's lag is measured, in seconds."""
-
-
-def package_version() -> str:
-    """This distribution's version."""
-    return version("modeldeployment-observer")
-
-
-def policy_of(settings: Settings) -> Policy:
-    """The ageing and windows that settings ask for."""
-    return Policy(
-        fresh=settings.scrape.fresh_seconds,
-        expire=settings.windows.expire_after,
-        span=settings.windows.span,
-        longest=settings.windows.max,
-        # Twice, because each period may have one extra read; and some, because no read is exactly on time.
-        links=2 * math.ceil(settings.windows.span / settings.scrape.period) + 8,
-    )
-
-
-def limits_of(settings: Settings) -> Limits:
-    """The reader's limits that settings ask for."""
-    told = settings.limits
-    return Limits(
-        body_bytes=told.body,
-        family_bytes=told.family,
-        line_bytes=told.line,
-        family_series=told.series,
-        labels=told.labels,
-        label_value=told.label_value,
-    )
-
-
-def listen_of(settings: Settings, listen: str | None) -> Listen:
-    """Where to listen: what the command line says, else what settings say. Raises `ListenError` for neither, and for a
-    token that cannot be read.
-    """
-    told = listen or settings.http.listen
-    try:
-        host, _, port = parse_listen(told).rpartition(":")
-    except ValueError:
-        raise ListenError(f"cannot listen on {told!r}: want host:port, as 127.0.0.1:9480 or [::1]:9480") from None
-    return Listen(
-        host=host.strip("[]"),
-        port=int(port),
-        token=read_token(settings.http.token_file),
-        answer_seconds=settings.http.request_timeout,
-        response_bytes=settings.limits.response,
-    )
 
 
 class Watcher:
@@ -150,7 +98,9 @@ class Watcher:
         self.source = Source(self.store, self._pool, self.judging, clock, settings)
         self._bodies = Bodies(clock)
         trial = Trial(clock, policy_of(settings), limits_of(settings))
-        self.page = make_page(self.source, self.kv, self._pool, self._bodies, trial, version=package_version())
+        self.page = make_page(
+            self.source, self.kv, self.canaries, self._pool, self._bodies, trial, version=package_version()
+        )
         self._server = Server(self._routes(), listen_of(settings, listen), self.tally)
         self._stack = AsyncExitStack()
         self._unsaved = ""
@@ -227,9 +177,15 @@ class Watcher:
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
 
-    async def watch(self, deployments: Iterable[Deployment]) -> None:
-        """Observe exactly these from now on. On return no read of a target that left is under way."""
+    async def watch(
+        self, deployments: Iterable[Deployment], facts: Mapping[DeploymentKey, PlatformFacts] | None = None
+    ) -> None:
+        """Observe exactly these from now on. On return no read of a target that left is under way.
+
+        ``facts`` are what platforms say of them; of a deployment without any, nothing beyond what a file says.
+        """
         found, now = tuple(deployments), self._clock.now()
+        self.judging.set_facts(facts or {})
         self._record(lambda to: to.fleet(found, now))
         self.store.set_deployments(found, now)
         self._overruns = {key: n for key, n in self._overruns.items() if self.store.record(key) is not None}

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from observer.yamldoc.quantities import Duration, Size, TextMap
+from observer.yamldoc.quantities import Duration, Network, Size, TextMap
 
 
 class ScrapeSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -129,3 +129,12 @@ class CanarySettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     secrets: Annotated[
         tuple[CanarySecret, ...], Meta(description="Secrets that may be read for `authRef`; no other is, in a cluster.")
     ] = ()
+
+
+class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What we refuse."""
+
+    allow_cidrs: Annotated[
+        tuple[Network, ...],
+        Meta(description="Opens loopback, link-local and metadata addresses for discovered targets and sources."),
+    ] = msgspec.field(default=(), name="allowCIDRs")

@@ -10,7 +10,8 @@ import pytest
 
 from exporters.listening import ListenError
 from observer.app.run import describe_watch
-from observer.app.watcher import Watcher, listen_of
+from observer.app.told import listen_of
+from observer.app.watcher import Watcher
 from observer.clock import SystemClock
 from observer.collect.fetch import Fetched
 from observer.collect.options import ScrapeSettings

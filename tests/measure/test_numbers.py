@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from observer.app.watcher import limits_of
+from observer.app.told import limits_of
 from observer.measure.exposition import Limits
 from observer.measure.extract import Extractor, Frame
 from observer.measure.lines import ProblemKind
