@@ -26,13 +26,17 @@ Key = tuple[Resource, str, str]
 class WantedCondition(msgspec.Struct, frozen=True, kw_only=True):
     """One condition of ours. ``status`` is ``True``, ``False`` or ``Unknown``; ``reason`` is one CamelCase word.
 
-    ``message`` holds no time and no counter.
+    ``message`` holds no time and no counter. ``provenance`` is written into our own kind only. ``last_transition`` (wall
+    seconds) is when the status flipped, ``None`` for "when it is written". The flip of a ``prompt`` one is not dwelt on.
     """
 
     type: str
     status: str
     reason: str
     message: str = ""
+    provenance: str = ""
+    last_transition: float | None = None
+    prompt: bool = False
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +44,8 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
 
     ``uid`` is the object that was judged and ``observed_generation`` its generation then. With a ``prefix`` we own only
     the condition types that begin with it (somebody else's status); without, the whole status (our own kind), so also
-    ``fields``. ``riders`` are written along with a change and never cause one.
+    ``fields``. ``riders`` are written along with a change and never cause one. A ``pressing`` one is written without
+    waiting for its interval: something was taken back.
     """
 
     resource: Resource
@@ -52,6 +57,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     prefix: str = ""
     fields: Mapping[str, Any] = msgspec.field(default_factory=dict)
     riders: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    pressing: bool = False
 
     def __post_init__(self) -> None:
         for condition in self.conditions:
@@ -61,6 +67,8 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"condition {condition.type!r}: found status {condition.status!r}")
             if not condition.reason:
                 raise ValueError(f"condition {condition.type!r}: found no reason, wanted one word")
+        if self.prefix and any(condition.provenance for condition in self.conditions):
+            raise ValueError(f"{self.resource.full_name} {self.name!r}: a provenance is written into our own kind only")
         if self.prefix and (self.fields or self.riders):
             raise ValueError(f"{self.resource.full_name} {self.name!r}: only conditions are ours in another's status")
 

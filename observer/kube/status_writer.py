@@ -47,7 +47,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusWriter:
-    """One replica's writer. ``lookup`` gives what the informer holds of an object, ``chance`` draws from [0, 1)."""
+    """One replica's writer. ``lookup`` gives what the informer holds of an object, ``chance`` draws from [0, 1).
+
+    ``told`` hears the kind and the result of each write: ``ok``, ``unchanged``, ``conflict`` or ``error``.
+    """
 
     def __init__(
         self,
@@ -57,12 +60,14 @@ class StatusWriter:
         lookup: Callable[[Key], Stored | None],
         chance: Callable[[], float],
         tuning: WriterTuning = WriterTuning(),  # noqa: B008 - frozen
+        told: Callable[[str, str], None] = lambda _kind, _result: None,
     ) -> None:
         self._client = client
         self._clock = clock
         self._lookup = lookup
         self._chance = chance
         self._tuning = tuning
+        self._told = told
         self._bucket = Bucket.full(tuning.rate, tuning.burst, clock.now().mono)
         self._intents: dict[Key, Intent] = {}
         self._ledgers: dict[Key, Ledger] = {}
@@ -185,12 +190,14 @@ class StatusWriter:
             seconds=self._tuning.seconds,
         )
         self.outcomes[answer.outcome] += 1
+        version = _version(answer)
+        self._told(intent.resource.kind, _result(answer, version == decision.body["metadata"]["resourceVersion"]))
         # While the answer was on its way the object may have been withdrawn, or be another one of the same name.
         ledger = self._ledgers.get(key)
         if ledger is None or ledger.uid != intent.uid:
             return
         after = answered(
-            ledger, decision.body, answer, _version(answer), self._clock.now().mono, self._tuning.rules, self._chance()
+            ledger, decision.body, answer, version, self._clock.now().mono, self._tuning.rules, self._chance()
         )
         if after.trouble and after.trouble != ledger.trouble:
             _log.warning("status of %s %s/%s: %s", key[0].full_name, *key[1:], after.trouble)
@@ -204,6 +211,16 @@ class _Versioned(msgspec.Struct):
 
 
 _versioned = msgspec.json.Decoder(_Versioned).decode
+
+
+_CONFLICTS = frozenset({Outcome.CONFLICT, Outcome.OWNED, Outcome.NOT_FOUND})
+
+
+def _result(answer: Answer, same: bool) -> str:
+    """The result of a write in the words of our metric; a write that is tried again with newer facts is no error."""
+    if answer.ok:
+        return "unchanged" if same else "ok"
+    return "conflict" if answer.outcome in _CONFLICTS else "error"
 
 
 def _version(answer: Answer) -> str:

@@ -130,7 +130,7 @@ def decide(
     ledger = msgspec.structs.replace(ledger, pending=merged.pending)
     if not merged.changed and not _fields_differ(intent, stored):
         return _wait("nothing changed", merged.settles), ledger
-    due = 0.0 if merged.urgent or ledger.written_at is None else ledger.written_at + rules.interval - now.mono
+    due = 0.0 if merged.urgent or intent.pressing or ledger.written_at is None else ledger.written_at + rules.interval - now.mono
     if due > 0:
         return _wait("the last write is too young", min(due, merged.settles)), ledger
     body = _body(intent, stored, merged.conditions)
@@ -229,8 +229,10 @@ def _merge(intent: Intent, stored: Stored, ledger: Ledger, now: Instant, rules: 
             "status": wanted.status,
             "reason": wanted.reason,
             "message": bounded(wanted.message),
-            "lastTransitionTime": rfc3339(now.wall),
+            "lastTransitionTime": rfc3339(now.wall if wanted.last_transition is None else wanted.last_transition),
         }
+        if wanted.provenance:
+            entry["provenance"] = wanted.provenance
         if intent.observed_generation is not None:
             entry["observedGeneration"] = intent.observed_generation
         if old is not None and old.get("status") == wanted.status:
@@ -238,7 +240,8 @@ def _merge(intent: Intent, stored: Stored, ledger: Ledger, now: Instant, rules: 
         elif old is not None:
             before = waiting.get(wanted.type)
             since = before.since if before is not None and before.status == wanted.status else now.mono
-            left = since + rules.dwell(str(old.get("status")), wanted.status) - now.mono
+            dwell = 0.0 if wanted.prompt else rules.dwell(str(old.get("status")), wanted.status)
+            left = since + dwell - now.mono
             if left > 0:
                 pending.append(Pending(wanted.type, wanted.status, since))
                 settles = min(settles, left)
