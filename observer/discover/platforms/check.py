@@ -1,0 +1,171 @@
+"""Relations inside a platform document that its shape cannot say: paths, patterns, names of sources, one source of a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from observer.discover.platforms.document import (
+    Count,
+    PlatformDocument,
+    PodRule,
+    QuotaRule,
+    RoleRule,
+    StatusRule,
+    Take,
+)
+from observer.discover.platforms.paths import BadPathError, check_template, parse, pattern
+from observer.yamldoc.decode import Tracker
+from observer.yamldoc.faults import did_you_mean, shown
+
+_SOURCES = ("field", "item", "label", "annotation", "image", "argument", "port", "fixed")
+_PATH_KEYS = {
+    "field",
+    "item",
+    "each",
+    "command",
+    "arguments",
+    "environment",
+    "selector",
+    "conditions",
+    "observed_generation",
+    "phase",
+    "message",
+    "retirement",
+    "contract",
+    "resolved",
+    "domain",
+    "active",
+    "flavors",
+}
+"""Fields of the rules that hold paths, by their names in the structs."""
+
+
+def check(document: PlatformDocument, tracker: Tracker) -> None:
+    """Record every contradiction in ``tracker``."""
+    for owner in _structs(document):
+        _paths(owner, tracker)
+        if isinstance(owner, Take):
+            _take(owner, tracker)
+        elif isinstance(owner, PodRule):
+            _labels(owner, "labels", owner.labels, tracker)
+        elif isinstance(owner, RoleRule):
+            _role(owner, tracker)
+        elif isinstance(owner, QuotaRule) and not owner.reserved:
+            tracker.fault(owner, "reserved", "nothing", "a condition type")
+    _target(document, tracker)
+    _names(document, tracker)
+
+
+def _structs(value: object) -> Iterator[msgspec.Struct]:
+    """Every struct of a document, depth first."""
+    if isinstance(value, msgspec.Struct):
+        yield value
+        for name in value.__struct_fields__:
+            yield from _structs(getattr(value, name))
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _structs(each)
+
+
+def _said(owner: msgspec.Struct, key: str, tracker: Tracker, attempt: Callable[[], object]) -> None:
+    try:
+        attempt()
+    except BadPathError as error:
+        tracker.fault(
+            owner,
+            key,
+            str(error),
+            "a path such as `spec.roles[name=x].kind`" if "path" in str(error) else "one that can be used",
+        )
+
+
+def _paths(owner: msgspec.Struct, tracker: Tracker) -> None:
+    for name, encoded in zip(owner.__struct_fields__, owner.__struct_encode_fields__, strict=True):
+        value = getattr(owner, name)
+        if name in _PATH_KEYS and isinstance(value, str):
+            _said(owner, encoded, tracker, lambda value=value: (parse(value), check_template(value)))  # type: ignore[misc]  # a default argument binds the loop's value
+    if isinstance(owner, StatusRule):
+        for key, path in owner.words:
+            _said(owner, f"words.{key}", tracker, lambda path=path: parse(path))  # type: ignore[misc]  # as above
+
+
+def _take(take: Take, tracker: Tracker) -> None:
+    given = [name for name in _SOURCES if getattr(take, name) not in {None, False}]
+    if len(given) != 1:
+        tracker.fault(
+            take, given[1] if given else "", " and ".join(given) or "no source", f"one of {', '.join(_SOURCES)}"
+        )
+    if take.pattern is not None:
+        _said(take, "pattern", tracker, lambda: pattern(take.pattern or ""))
+    if take.fixed is not None:
+        _said(take, "fixed", tracker, lambda: check_template(take.fixed or ""))
+    if take.only_mapped and not take.map:
+        tracker.fault(take, "onlyMapped", "true without `map`", "a `map`")
+
+
+def _labels(owner: msgspec.Struct, key: str, labels: tuple[tuple[str, str], ...], tracker: Tracker) -> None:
+    for name, value in labels:
+        _said(owner, f"{key}.{name}", tracker, lambda value=value: check_template(value))  # type: ignore[misc]  # as above
+
+
+def _role(role: RoleRule, tracker: Tracker) -> None:
+    _labels(role, "labels", role.labels, tracker)
+    _labels(role, "ancillary", role.ancillary, tracker)
+    if role.each is not None and role.each_label is not None:
+        tracker.fault(role, "eachLabel", "`eachLabel` beside `each`", "one of the two")
+    if role.each_label is None and not role.name:
+        tracker.fault(role, "name", "nothing", "a name, as `{fixed: engine}`")
+    for name in ("desired", "size"):
+        count = getattr(role, name)
+        if isinstance(count, Count) and not count.value:
+            tracker.fault(count, "value", "an empty list", "at least one source")
+
+
+def _target(document: PlatformDocument, tracker: Tracker) -> None:
+    target = document.target
+    named = [name for name in ("version", "kind", "plural") if getattr(target, name)]
+    if target.group_by and (named or target.group):
+        tracker.fault(target, "groupBy", "`groupBy` beside an object's names", "one of the two")
+    if not target.group_by:
+        for name in {"version", "kind", "plural"} - set(named):
+            tracker.fault(target, name, "nothing", "the object's names, or `groupBy`")
+    if target.group_by and (document.pods.owner or document.pods.selector):
+        tracker.fault(document.pods, "owner", "an owner or a selector of a target that is no object", "neither")
+    if not (document.pods.labels or document.pods.selector or target.group_by):
+        tracker.fault(document.pods, "labels", "nothing", "`labels` or a `selector`")
+    if document.router is not None and not (document.router.pods.labels or document.router.pods.selector):
+        tracker.fault(document.router.pods, "labels", "nothing", "`labels` or a `selector`")
+
+
+def _names(document: PlatformDocument, tracker: Tracker) -> None:
+    known: dict[str, str] = {}
+    kinds = {source.kind for source in document.sources}
+    for source in document.sources:
+        if source.name in known:
+            tracker.fault(source, "name", f"the source {shown(source.name)} a second time", "each source once")
+        known[source.name] = source.kind
+    for owner in _structs(document.facts):
+        _source(owner, known, tracker)
+    rules = [document.pods]
+    if document.router is not None:
+        rules.append(document.router.pods)
+        if document.router.workload is not None:
+            _source(document.router.workload, known, tracker)
+    for rule in rules:
+        for kind in rule.owner[:-1]:
+            if kind not in kinds:
+                tracker.fault(
+                    rule, "owner", shown(kind), f"a kind of `sources`: {', '.join(sorted(kinds)) or 'none is declared'}"
+                )
+        if rule.owner and rule.owner[-1] != document.target.kind:
+            tracker.fault(rule, "owner", shown(rule.owner[-1]), f"the target's kind {document.target.kind} at the end")
+
+
+def _source(owner: msgspec.Struct, known: dict[str, str], tracker: Tracker) -> None:
+    name = getattr(owner, "source", None)
+    if isinstance(name, str) and name not in known:
+        tracker.fault(
+            owner, "source", shown(name), f"one of {', '.join(known) or 'none declared'}", did_you_mean(name, known)
+        )

@@ -1,0 +1,364 @@
+"""The `Platform` document: what a person writes to have a kind of deployment discovered, without a release of ours.
+
+Nothing here is evaluated: values are taken from objects by path, label, annotation, image, flag or named port, and the
+first of a list that gives something counts.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from observer.yamldoc.quantities import Name, OneOrMany, TextMap
+
+Texts = Annotated[tuple[tuple[str, str], ...], TextMap()]
+"""A mapping of texts, in the order written."""
+
+
+class Take(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where one value comes from. Exactly one of the keys up to ``fixed``; a plain text stands for ``field``."""
+
+    SHORTHAND: ClassVar[str] = "field"
+
+    field: Annotated[
+        str | None,
+        Meta(description="Path in the target, as `spec.roles[name={role}].kind`; of a source's object in `objects`."),
+    ] = None
+    item: Annotated[str | None, Meta(description="Path in the list item that the role is made from.")] = None
+    label: Annotated[str | None, Meta(description="Label of the Pod (of the target where no Pod is at hand).")] = None
+    annotation: Annotated[str | None, Meta(description="Annotation of the Pod (of the target likewise).")] = None
+    image: Annotated[bool, Meta(description="The image of the Pod's serving container, tag included.")] = False
+    argument: Annotated[
+        str | None, Meta(description="Value of a flag of the serving container's command line, as `--model`.")
+    ] = None
+    port: Annotated[str | None, Meta(description="Number of the declared container port of this name.")] = None
+    fixed: Annotated[str | None, Meta(description="This text; `{name}`, `{namespace}` and `{role}` are filled in.")] = (
+        None
+    )
+    pattern: Annotated[
+        str | None, Meta(description="Regular expression to search for; its first group is the value, else no value.")
+    ] = None
+    map: Annotated[
+        Texts, Meta(description="Translation of the value, letter case aside; a value that is not named is kept.")
+    ] = ()
+    only_mapped: Annotated[bool, Meta(description="A value that `map` does not name is no value.")] = False
+
+
+Takes = Annotated[tuple[Take, ...], OneOrMany()]
+"""Sources in order; the first that gives a value counts."""
+
+
+class Count(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A whole number: the value, times other numbers, plus a constant. Not known when one of them is not."""
+
+    SHORTHAND: ClassVar[str] = "value"
+
+    value: Annotated[Takes, Meta(description="Where the number comes from.")]
+    times: Annotated[tuple[Take, ...], Meta(description="Numbers it is multiplied with.")] = ()
+    plus: Annotated[int, Meta(description="Added at the end.")] = 0
+    absent: Annotated[int | None, Meta(description="What an absent value means.")] = None
+
+
+class StatusPolicy(StrEnum):
+    """Whether conditions of ours may stand on the target."""
+
+    SCHEMA = "Schema"
+    NEVER = "Never"
+
+
+class TargetRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The object that stands for a deployment; or, with `groupBy`, the Pods themselves."""
+
+    group: Annotated[str, Meta(description="API group; empty for the core group.")] = ""
+    version: Annotated[str, Meta(description="API version.")] = ""
+    kind: Annotated[str, Meta(description="Kind.")] = ""
+    plural: Annotated[str, Meta(description="Resource name in the API's paths.")] = ""
+    status_policy: Annotated[
+        StatusPolicy, Meta(description="`Schema`: ours are added where its schema merges conditions by type.")
+    ] = StatusPolicy.SCHEMA
+    when: Annotated[Takes, Meta(description="Objects without a value here are no deployments.")] = ()
+    group_by: Annotated[
+        tuple[str, ...], Meta(description="No object: Pods that agree in these labels are one deployment, so named.")
+    ] = ()
+
+
+class SourceRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One more kind of object that is read: its own informer, its own right, and a visible state when it fails."""
+
+    name: Annotated[Name, Meta(description="What other keys and the RBAC switch call it.")]
+    group: Annotated[str, Meta(description="API group.")] = ""
+    version: Annotated[str, Meta(description="API version.")]
+    kind: Annotated[str, Meta(description="Kind, as `sources[]` names it.")]
+    plural: Annotated[str, Meta(description="Resource name.")]
+    namespaced: Annotated[bool, Meta(description="Whether its objects lie in namespaces.")] = True
+    keep: Annotated[tuple[str, ...], Meta(description="Paths kept beside the metadata; empty: whole objects.")] = ()
+    label_selector: Annotated[str, Meta(description="Objects that the server is asked for.")] = ""
+
+
+class PodRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which Pods of the target's namespace belong. A label's value may be `a|b`, `*` (any) or `!` (must be absent)."""
+
+    labels: Annotated[Texts, Meta(description="Labels; `{name}`, `{namespace}`, `{role}` are filled in.")] = ()
+    selector: Annotated[
+        str | None, Meta(description="Path in the target to a mapping of labels, or to a LabelSelector.")
+    ] = None
+    owner: Annotated[
+        tuple[str, ...],
+        Meta(description="Kinds of the controllers from the Pod up to the target; UIDs are compared at each step."),
+    ] = ()
+
+
+class EngineRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which program serves, and its version."""
+
+    software: Annotated[Takes, Meta(description="Name of the engine's table, as `vllm`.")] = ()
+    version: Annotated[Takes, Meta(description="Its version, where somebody says it.")] = ()
+
+
+class EndpointRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One HTTP listener of a Pod. The host is always the Pod's address."""
+
+    port: Annotated[Takes, Meta(description="Port number.")]
+    path: Annotated[Takes, Meta(description="Path; `/metrics` when absent.")] = ()
+    scheme: Annotated[Takes, Meta(description="`http` when absent.")] = ()
+    skip_verify: Annotated[bool, Meta(description="Accept any certificate: Pods sign their own.")] = False
+
+
+class EventsRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """KV-event publishers. Sockets are dialled at the Pod's address; only the port of a published endpoint is used."""
+
+    endpoint: Annotated[Takes, Meta(description="Published URL or port of the publisher; absent: none is there.")] = ()
+    replay: Annotated[Takes, Meta(description="Published URL or port of its replay socket.")] = ()
+    topic: Annotated[Takes, Meta(description="Topic filter.")] = ()
+    published: Annotated[
+        Takes, Meta(description="Tells that a role's Pods carry publisher configuration, when it has a value.")
+    ] = ()
+    known: Annotated[
+        Takes, Meta(description="Only when this has a value is a missing `published` an observed absence.")
+    ] = ()
+
+
+class RoleRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Roles: one for each item of a list in the target, one for each value of a Pod label, or one by name."""
+
+    each: Annotated[str | None, Meta(description="Path in the target to a list; each item is a role.")] = None
+    each_label: Annotated[str | None, Meta(description="Pod label; each value found is a role.")] = None
+    name: Annotated[Takes, Meta(description="Its name; with `eachLabel` the label's value when absent.")] = ()
+    when: Annotated[Takes, Meta(description="The role exists only when this has a value.")] = ()
+    kind: Annotated[Takes, Meta(description="Server, Encode, Prefill or Decode; Server when absent.")] = ()
+    desired: Annotated[Count | None, Meta(description="Replicas that are wanted.")] = None
+    size: Annotated[Count | None, Meta(description="Pods of one replica; 1 when absent.")] = None
+    labels: Annotated[Texts, Meta(description="Labels of its Pods, as in `pods.labels`.")] = ()
+    engine: Annotated[EngineRule | None, Meta(description="Instead of the platform's `engine`.")] = None
+    command: Annotated[str | None, Meta(description="Path in the item to the command that replaces the engine's.")] = (
+        None
+    )
+    arguments: Annotated[
+        str | None, Meta(description="Path in the item to the engine's arguments; absent: those of its Pods.")
+    ] = None
+    environment: Annotated[str | None, Meta(description="Path in the item to a list of `{name, value}`.")] = None
+    protocol: Annotated[Takes, Meta(description="Protocol of the serving port; TCP when absent.")] = ()
+    elastic: Annotated[Takes, Meta(description="The role is one elastic collective when this has a value.")] = ()
+    ancillary: Annotated[
+        Texts, Meta(description="Labels of Pods that belong to an elastic role and are no members of it.")
+    ] = ()
+
+
+class LeaderRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which members of a replica answer requests. Absent: all."""
+
+    seat: Annotated[int | None, Meta(description="The one on this seat; a Pod without a seat is on 0.", ge=0)] = None
+    labels: Annotated[Texts, Meta(description="Those with these labels.")] = ()
+    ranks_when_external: Annotated[
+        bool, Meta(description="All of them where the engine's arguments balance ranks externally (Server roles).")
+    ] = False
+
+
+class Replacement(StrEnum):
+    """How a replacement under way shows."""
+
+    PODS = "Pods"
+    REVISION = "Revision"
+    UNOBSERVED = "Unobserved"
+
+
+class ReplicaRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How Pods form replicas. Without `ordinal` and `group` each Pod is one."""
+
+    ordinal: Annotated[Takes, Meta(description="The replica's number.")] = ()
+    group: Annotated[Takes, Meta(description="Pods with one value form a replica, where nothing numbers them.")] = ()
+    seat: Annotated[Takes, Meta(description="The member's place in its replica.")] = ()
+    total: Annotated[Takes, Meta(description="Members the replica was built with, as each Pod says.")] = ()
+    total_absent: Annotated[int | None, Meta(description="What an absent `total` means.", ge=1)] = None
+    revision: Annotated[Takes, Meta(description="The template a Pod was made from.")] = ()
+    leader: Annotated[LeaderRule | None, Meta(description="Which members serve.")] = None
+    replacement: Annotated[Replacement, Meta(description="Where a replacement shows.")] = Replacement.UNOBSERVED
+    managed_when: Annotated[
+        Takes, Meta(description="Tells that the operator rendered a Pod's command; absent on a Pod: a take-over.")
+    ] = ()
+
+
+class WorkloadRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An object that keeps Pods."""
+
+    source: Annotated[str, Meta(description="Name of a source.")]
+    name: Annotated[Takes, Meta(description="Its name.")]
+    ready: Annotated[str, Meta(description="Path in it to the number of ready replicas; absent is 0.")] = (
+        "status.readyReplicas"
+    )
+
+
+class RouterRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The router in front of the roles. Its Pods are looked for in the target's namespace."""
+
+    when: Annotated[Takes, Meta(description="There is a router only when this has a value.")] = ()
+    when_pods: Annotated[bool, Meta(description="There is a router when a Pod of it exists.")] = False
+    name: Annotated[Takes, Meta(description="Its name.")]
+    software: Annotated[Takes, Meta(description="Name of the router's table, as `llm_d`.")]
+    version: Annotated[Takes, Meta(description="Its version.")] = ()
+    desired: Annotated[Count | None, Meta(description="Replicas that are wanted.")] = None
+    pods: Annotated[PodRule, Meta(description="Its Pods.")]
+    container: Annotated[
+        tuple[str, ...], Meta(description="Its container, the first of these that a Pod has; else the first at all.")
+    ] = ()
+    api: Annotated[EndpointRule | None, Meta(description="Where it serves.")] = None
+    metrics: Annotated[EndpointRule | None, Meta(description="Where it tells its series.")] = None
+    workload: Annotated[
+        WorkloadRule | None, Meta(description="The object that keeps its Pods, for whether it is deployed and ready.")
+    ] = None
+
+
+class ObjectRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One object that the target refers to."""
+
+    source: Annotated[str, Meta(description="Name of a source.")]
+    name: Annotated[Takes, Meta(description="Its name; nothing is referred to when it has no value.")]
+
+
+class StoreRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A KV-cache store that the target is attached to."""
+
+    name: Annotated[Takes, Meta(description="Its name; no store when it has no value.")]
+    software: Annotated[Takes, Meta(description="Name of the store's table, as `mooncake`.")]
+    tenant: Annotated[Takes, Meta(description="The deployment's tenant in it.")] = ()
+    connector: Annotated[Takes, Meta(description="How engines are attached.")] = ()
+
+
+class BindingRule(ObjectRule, frozen=True, kw_only=True, rename="camel"):
+    """The binding that grants a cache. Paths are in the binding."""
+
+    ready: Annotated[Texts, Meta(description="Path in the binding to the values (`a|b`) that mean ready.")] = ()
+    domain: Annotated[str | None, Meta(description="Path that is there once its domain can be read.")] = None
+
+
+class QuotaRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Objects that reserve quota for replicas: those whose owners are Pods of the deployment."""
+
+    source: Annotated[str, Meta(description="Name of a source.")]
+    reserved: Annotated[str, Meta(description="Condition type that is True once quota is held.")]
+    preempted: Annotated[tuple[str, ...], Meta(description="Condition types, or `Type/Reason`, of a preemption.")] = ()
+    active: Annotated[str | None, Meta(description="Path that is false once it was deactivated.")] = None
+    flavors: Annotated[str | None, Meta(description="Path to mappings of resource to flavor.")] = None
+    common: Annotated[tuple[str, ...], Meta(description="Resources that are no accelerators.")] = ()
+
+
+class WeightsRule(ObjectRule, frozen=True, kw_only=True, rename="camel"):
+    """The model artifact whose weights the Pods need."""
+
+    resolved: Annotated[str, Meta(description="Path in the artifact that is there once it is resolved.")]
+    delivery: Annotated[Takes, Meta(description="`Mount` or `Download`.")] = ()
+
+
+class StatusRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where the operator's own voice stands in the target."""
+
+    conditions: Annotated[str, Meta(description="Path to its conditions.")] = "status.conditions"
+    observed_generation: Annotated[str, Meta(description="Path to the generation it saw.")] = (
+        "status.observedGeneration"
+    )
+    phase: Annotated[str, Meta(description="Path to its phase.")] = "status.phase"
+    message: Annotated[str, Meta(description="Path to the words beside the phase.")] = "status.phaseMessage"
+    words: Annotated[Texts, Meta(description="Further words that are shown as written: name, and path.")] = ()
+
+
+class Course(StrEnum):
+    """What a reason calls for."""
+
+    CLEARS = "ClearsByItself"
+    ACT = "Act"
+    WAIT = "WaitThenAct"
+    OVER = "Over"
+
+
+class ReasonRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What to do about one reason of the operator."""
+
+    condition: Annotated[str, Meta(description="Condition type.")]
+    reason: Annotated[str, Meta(description="Reason.")]
+    course: Annotated[Course, Meta(description="Whether waiting helps.")]
+    whose: Annotated[str, Meta(description="Who can do something about it.")]
+    hint: Annotated[str, Meta(description="One sentence of help.")]
+
+
+class ScalerRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Annotations of the target that name who owns the replica count."""
+
+    binding: Annotated[str, Meta(description="Annotation that names the owner.")]
+    decision: Annotated[str, Meta(description="Annotation that names the last decision.")]
+
+
+class FactsRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the platform says beside its Pods, and what it may be believed."""
+
+    managed: Annotated[bool, Meta(description="An operator renders the engine's arguments and readiness gates.")] = (
+        False
+    )
+    declared: Annotated[
+        bool, Meta(description="Retirement and replacement count as absent where nothing announces them.")
+    ] = True
+    order: Annotated[tuple[str, ...], Meta(description="Condition types in the order in which they are read.")] = ()
+    endpoint: Annotated[Takes, Meta(description="The deployment's published address.")] = ()
+    endpoint_published: Annotated[
+        Takes, Meta(description="With a value here a missing `endpoint` is an observed absence.")
+    ] = ()
+    port: Annotated[Takes, Meta(description="The serving port of its Service.")] = ()
+    retirement: Annotated[str | None, Meta(description="Path to the record of a running retirement.")] = None
+    contract: Annotated[str | None, Meta(description="Path to the published router contract.")] = None
+    scaler: Annotated[ScalerRule | None, Meta(description="Who owns the replica count.")] = None
+    cache: Annotated[Takes, Meta(description="A cache is declared when this has a value.")] = ()
+    binding: Annotated[BindingRule | None, Meta(description="The binding of that cache.")] = None
+    quota: Annotated[QuotaRule | None, Meta(description="Quota of the replicas.")] = None
+    weights: Annotated[WeightsRule | None, Meta(description="The model artifact.")] = None
+    reserved_namespaces: Annotated[
+        tuple[str, ...], Meta(description="Namespaces that never get a queue; none named: not known.")
+    ] = ()
+
+
+class PlatformDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The whole document, below `apiVersion` and `kind`."""
+
+    name: Annotated[Name, Meta(description="Short name; observations are named after it.")]
+    title: Annotated[str, Meta(description="What people call it.")] = ""
+    blind: Annotated[tuple[str, ...], Meta(description="What cannot be seen on it, for its users.")] = ()
+    target: Annotated[TargetRule, Meta(description="What stands for a deployment.")]
+    sources: Annotated[tuple[SourceRule, ...], Meta(description="Further kinds of objects to read.")] = ()
+    model: Annotated[Takes, Meta(description="The served model name.")] = ()
+    endpoint_type: Annotated[Takes, Meta(description="Chat, Embeddings or Rerank; Chat when absent.")] = ()
+    engine: Annotated[EngineRule, Meta(description="The engine of its roles.")] = EngineRule()
+    pods: Annotated[PodRule, Meta(description="The engine Pods of a deployment.")]
+    container: Annotated[
+        tuple[str, ...], Meta(description="Serving container, the first of these that a Pod has; else the first.")
+    ] = ()
+    roles: Annotated[tuple[RoleRule, ...], Meta(description="Its roles; a Pod takes the first that fits.")]
+    replicas: Annotated[ReplicaRule, Meta(description="How Pods form replicas.")] = ReplicaRule()
+    api: Annotated[EndpointRule | None, Meta(description="Where an engine serves.")] = None
+    metrics: Annotated[EndpointRule | None, Meta(description="Where an engine tells its series.")] = None
+    events: Annotated[EventsRule, Meta(description="KV-event publishers.")] = EventsRule()
+    router: Annotated[RouterRule | None, Meta(description="The router.")] = None
+    stores: Annotated[tuple[StoreRule, ...], Meta(description="KV-cache stores.")] = ()
+    status: Annotated[StatusRule, Meta(description="The operator's voice.")] = StatusRule()
+    facts: Annotated[FactsRule, Meta(description="What else the platform says.")] = FactsRule()
+    reasons: Annotated[tuple[ReasonRule, ...], Meta(description="Advice for its reasons.")] = ()
