@@ -1,0 +1,153 @@
+"""Write what the chart keeps of other parts of the repository, or say which of it differs.
+
+    python scripts/chart_files.py [--check]
+
+The schema of ``settings`` in ``values.schema.json`` is made from `observer.settings.Settings`, so a key is in both or in
+neither. Rules, dashboards and the gate's manifests are copies, because a chart can only read its own folder. The rest of
+the schema is ``charts/observer/schema/values.json``, written by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dashboards.rules import EXPORTED, HONOURED, Labels, groups
+from observer.settings import API_VERSION, Settings
+from observer.yamldoc.quantities import Duration, Listen, Network, Size
+from observer.yamldoc.shape import Key, Shape, keys, shape
+
+ROOT = Path(__file__).resolve().parent.parent
+CHART = ROOT / "charts" / "observer"
+HAND_WRITTEN = CHART / "schema" / "values.json"
+PATTERNS = {
+    shape(Duration).type_name: "^([0-9]+([.][0-9]+)?(ms|s|m|h))+$",
+    shape(Size).type_name: "^[0-9]+(B|KiB|MiB|GiB)?$",
+    shape(Listen).type_name: "^.+:[0-9]{1,5}$",
+    shape(Network).type_name: "^[0-9a-fA-F:.]+(/[0-9]{1,3})?$",
+}
+"""How a value of each written form looks in the schema, by the form's name."""
+
+
+def settings_schema() -> dict[str, Any]:
+    """The JSON schema of a `Settings` document."""
+    made = _mapping(Settings)
+    fixed = {"apiVersion": API_VERSION, "kind": "Settings"}
+    for name, value in fixed.items():
+        made["properties"][name] = {"const": value, "description": "Written by the chart; may be given as this."}
+    return made
+
+
+def _mapping(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    found = keys(struct)
+    required = [key.name for key in found if key.required]
+    made: dict[str, Any] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {key.name: _described(key) for key in found},
+    }
+    return made | {"required": required} if required else made
+
+
+def _described(key: Key) -> dict[str, Any]:
+    made = _value(key.shape)
+    if key.meaning:
+        made["description"] = key.meaning
+    default = key.default
+    if key.shape.written is not None and default is not None:
+        default = key.shape.written.show(default)
+    if default is not None and not isinstance(default, msgspec.Struct | tuple):
+        made["default"] = default.value if isinstance(default, StrEnum) else default
+    return made
+
+
+def _value(want: Shape) -> dict[str, Any]:
+    made = _plain(want)
+    if want.optional and "type" in made:
+        made["type"] = [made["type"], "null"] if isinstance(made["type"], str) else [*made["type"], "null"]
+    return made
+
+
+def _plain(want: Shape) -> dict[str, Any]:
+    meta = want.meta
+    if want.written is not None:
+        kind: Any = ["string", "integer"] if want.base is int else "string"
+        return {"type": kind, "pattern": PATTERNS[want.type_name]}
+    if want.text_map is not None:
+        return {"type": "object", "additionalProperties": {"type": "string"}}
+    if want.base is tuple:
+        items = {"type": "array", "items": _value(shape(want.item))}
+        return {"anyOf": [items["items"], items]} if want.one_or_many else items
+    if issubclass(want.base, StrEnum):
+        return {"type": "string", "enum": [each.value for each in want.base]}
+    if issubclass(want.base, msgspec.Struct):
+        return _mapping(want.base)
+    names = {str: "string", int: "integer", float: "number", bool: "boolean"}
+    bounds = {
+        "minimum": meta.ge, "exclusiveMinimum": meta.gt, "maximum": meta.le, "exclusiveMaximum": meta.lt,
+        "minLength": meta.min_length, "maxLength": meta.max_length, "pattern": meta.pattern,
+    }  # fmt: skip
+    return {"type": names[want.base]} | {name: bound for name, bound in bounds.items() if bound is not None}
+
+
+def values_schema() -> dict[str, Any]:
+    """The schema of all values: the part written by hand, with the settings in their place."""
+    made: dict[str, Any] = json.loads(HAND_WRITTEN.read_text("utf-8"))
+    made["properties"]["settings"] = settings_schema() | {
+        "description": "The observer's Settings, key for key. What the chart itself must know is taken from here too."
+    }
+    return made
+
+
+def rules(labels: Labels) -> str:
+    """Rule groups for a PrometheusRule. JSON, which is YAML, so that quoting is nobody's question."""
+    return json.dumps({"groups": groups(labels)}, indent=1) + "\n"
+
+
+def texts() -> dict[str, str]:
+    """Every made file: its path in the chart and its text."""
+    made = {
+        "values.schema.json": json.dumps(values_schema(), indent=2) + "\n",
+        "files/rules.json": rules(HONOURED),
+        "files/rules-exported-labels.json": rules(EXPORTED),
+    }
+    for folder, name, kind in (("dashboards/grafana", "dashboards", "json"), ("docs/canary", "canary", "yaml")):
+        for path in sorted((ROOT / folder).glob(f"*.{kind}")):
+            made[f"files/{name}/{path.name}"] = path.read_text("utf-8")
+    return made
+
+
+def differing(folder: Path = CHART) -> list[str]:
+    """The files whose text is not what is made now, and files below ``files`` that nothing makes."""
+    made = texts()
+    found = {str(path.relative_to(folder)) for path in (folder / "files").rglob("*") if path.is_file()}
+    old = [
+        name for name, text in made.items() if not (folder / name).is_file() or (folder / name).read_text("utf-8") != text
+    ]
+    return sorted({*old, *(found - set(made))})
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write everything, or with ``--check`` write nothing and return 1 when something differs."""
+    if "--check" in arguments:
+        wrong = differing()
+        print("\n".join(f"differs: {name}" for name in wrong) or "nothing differs")
+        return 1 if wrong else 0
+    made = texts()
+    for name in set(differing()) - set(made):
+        (CHART / name).unlink()
+    for name, text in made.items():
+        (CHART / name).parent.mkdir(parents=True, exist_ok=True)
+        (CHART / name).write_text(text, "utf-8")
+    print(f"{len(made)} files of {CHART.relative_to(ROOT)} written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
