@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 
+from exporters.otlp_options import OtlpSettings
 from observer.collect.options import BodyLimits, CanarySettings, KvEventSettings, ScrapeSettings, SecuritySettings
 from observer.discover.canaries import canaries, check_providers
 from observer.discover.fleet_document import DeploymentDocument, FleetDocument
@@ -130,6 +131,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         CanarySettings()
     )
     files: Annotated[FileSettings, Meta(description="Following configuration files.")] = FileSettings()
+    otlp: Annotated[OtlpSettings, Meta(description="Pushing metrics over OTLP.")] = OtlpSettings()
     kubernetes: Annotated[KubernetesSettings, Meta(description="Watching a cluster.")] = KubernetesSettings()
 
     @property

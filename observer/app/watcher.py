@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import platform
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -26,6 +27,7 @@ from observer.app.canary import Canaries
 from observer.app.canary_keeping import FileKeeper
 from observer.app.judging import Judging
 from observer.app.kv import KvJudging, KvPart
+from observer.app.otlp import otlp_part
 from observer.app.page import Bodies, Trial, make_page
 from observer.app.source import Source
 from observer.app.told import limits_of, listen_of, package_version, policy_of
@@ -101,6 +103,9 @@ class Watcher:
         self.page = make_page(
             self.source, self.kv, self.canaries, self._pool, self._bodies, trial, version=package_version()
         )
+        self._families = (*FAMILIES, *kv_families(self.kv), *canary_families(self.canaries))
+        told = (self._families, self.source, self.tally, clock, package_version())
+        self._otlp = otlp_part(settings.otlp, os.environ, *told)
         self._server = Server(self._routes(), listen_of(settings, listen), self.tally)
         self._stack = AsyncExitStack()
         self._unsaved = ""
@@ -140,10 +145,9 @@ class Watcher:
         )
 
     def _routes(self) -> list[web.AbstractRouteDef]:
-        families = (*FAMILIES, *kv_families(self.kv), *canary_families(self.canaries))
         api = Api(
             self.source,
-            Renderer(families, self.tally.registry),
+            Renderer(self._families, self.tally.registry),
             pods=self._settings.limits.pods_per_document,
             failed=self.tally.render_failed,
         )
@@ -169,6 +173,8 @@ class Watcher:
             self._supervisor.start("judge", self._judge)
             self._supervisor.start("judge canaries", self.canaries.run)
             self._supervisor.start("keep pages live", self.page.run)
+            if self._otlp is not None:
+                self._supervisor.start("push over OTLP", self._otlp.run)
             self._stack = stack.pop_all()
         return self
 

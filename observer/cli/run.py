@@ -15,6 +15,7 @@ from rich.text import Text
 
 from exporters.listening import ListenError
 from exporters.live import console, deployments_picture, width
+from exporters.otlp_options import OtlpError
 from observer.cli.exits import EPILOG, CommandFailed
 from observer.cli.output import Format, dumped, grouped, tell
 from observer.cli.replayed import chosen, pictures
@@ -134,7 +135,7 @@ def explained() -> Iterator[None]:
         for fault in error.faults:
             tell(str(fault))
         raise CommandFailed(f"{_count(len(error.faults), 'fault')}; `observer check` prints them alone") from error
-    except (ListenError, RecordingError, StateError) as error:
+    except (ListenError, OtlpError, RecordingError, StateError) as error:
         raise CommandFailed(str(error)) from error
     except KeyboardInterrupt as interrupt:
         raise click.exceptions.Abort from interrupt
