@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from exporters.document import metrics_document
+from exporters.page.canaries import canary_path
 from exporters.page.protocols import Services
 from exporters.page.query import checked
 from exporters.page.render import Built, Fragment, Renderer, Twin, path_of
@@ -53,6 +54,7 @@ class DeploymentPage:
             "tree": tree(report, self._renderer),
             "conditions": [self._part("conditions.html", "dep-conditions", report=report, rows=_conditions(report))],
             "routers": [self._routers(report)],
+            "canary": [self._canaries(key)],
             "transitions": [self._part("transitions.html", "dep-transitions", transitions=report.transitions[::-1])],
             "missing": [self._missing(report)],
         }
@@ -67,6 +69,10 @@ class DeploymentPage:
             return self._part("no_router.html", "dep-routers")
         condition = next((each for each in report.conditions if each.type == "RouterConverged"), None)
         return self._part("router.html", "dep-routers", heading=0, **router_context(report, condition))
+
+    def _canaries(self, key: DeploymentKey) -> Fragment:
+        views = [(view, canary_path(view.key)) for view in self._services.canaries.canaries() if view.deployment == key]
+        return self._part("canary_links.html", "dep-canary", views=views)
 
     def _missing(self, report: DeploymentReport) -> Fragment:
         made = metrics_document(report)

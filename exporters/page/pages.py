@@ -11,6 +11,7 @@ from aiohttp import web
 
 from exporters.encoding import UNRENDERABLE, encode
 from exporters.page.board import Board
+from exporters.page.canaries import CanariesPage, CanaryPage
 from exporters.page.deployment import DeploymentPage
 from exporters.page.deployments import DeploymentsPage
 from exporters.page.events import EVENTS, Events
@@ -23,10 +24,12 @@ from exporters.page.routers import RoutersPage
 from exporters.page.security import HEADERS, foreign, headers
 from exporters.page.static import Assets
 from exporters.page.targets import TargetPage, TargetsPage
+from exporters.page.trail import Trail
 from exporters.page.views import Tag, Views
 
 DEPLOYMENT = "/deployments/{namespace}/{name}"
 TARGET = "/targets/{namespace}/{name}/{component}/{uid}/{port:[0-9]{1,5}}"
+CANARY = "/canary/{namespace}/{name}"
 PERIOD = 1.0
 """Seconds between two looks at what changed on watched pages; more when looking takes long."""
 SHARE = 0.25
@@ -62,6 +65,8 @@ class Page:
         self._deployment = DeploymentPage(services, self._renderer)
         self._target = TargetPage(services, self._renderer)
         self._mapping = MappingPage(services, self._renderer)
+        self.trail = Trail(services)
+        self._canary = CanaryPage(services, self._renderer, self.trail)
         self._kinds: dict[str, Kind] = {
             "/": DeploymentsPage(self.board, self._renderer),
             DEPLOYMENT: self._deployment,
@@ -69,6 +74,8 @@ class Page:
             TARGET: self._target,
             "/routers": RoutersPage(services, self._renderer),
             "/kv": KvPage(services, self._renderer),
+            "/canary": CanariesPage(services, self._renderer),
+            CANARY: self._canary,
             "/mapping": self._mapping,
         }
 
@@ -76,7 +83,8 @@ class Page:
         """Every path with its handler."""
         return [
             *(web.get(path, self._shows(kind)) for path, kind in self._kinds.items()),
-            web.get(f"{DEPLOYMENT}/history", self._history),
+            web.get(f"{DEPLOYMENT}/history", self._history(self._deployment.history)),
+            web.get(f"{CANARY}/history", self._history(self._canary.history)),
             web.post(f"{TARGET}/fetch", self._fetch),
             web.post("/mapping", self._try),
             web.get(EVENTS, self.events.stream),
@@ -88,6 +96,7 @@ class Page:
         while True:
             started = self._now().mono
             watched = self._views.watched()
+            self.trail.turn()
             await self.board.turn(PERIOD * (SHARE if watched else UNWATCHED_SHARE))
             for view in watched:
                 try:
@@ -135,8 +144,11 @@ class Page:
         built = Built(template="bad.html", title="Not possible", context={"why": why}, status=status, live=False)
         return self._html(request, lambda: built, follow=False)
 
-    async def _history(self, request: web.Request) -> web.StreamResponse:
-        return _json(self._deployment.history(dict(request.match_info)))
+    def _history(self, past: Callable[[Mapping[str, str]], Twin]) -> Handler:
+        async def history(request: web.Request) -> web.StreamResponse:
+            return _json(past(dict(request.match_info)))
+
+        return history
 
     async def _fetch(self, request: web.Request) -> web.StreamResponse:
         """Read a target once more now, then show it."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Collection, Hashable, Mapping
+from typing import Protocol, TypeVar
 
 import msgspec
 
+from exporters.canary import CanarySource
 from exporters.kv import KvSource
 from exporters.protocols import ReportSource
 from router_contract.history import Past
 from router_contract.readings import Instant, Problem, SignalValue
 from router_contract.targets import Component, DeploymentKey, TargetKey
+
+Key_contra = TypeVar("Key_contra", bound=Hashable, contravariant=True)
+CanaryMetric = tuple[DeploymentKey, str]
+"""An analysis by its own namespace and name, and one of its metrics."""
 
 
 class RawBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,19 +70,19 @@ class Mapper(Protocol):
         ...
 
 
-class History(Protocol):
-    """An hour of numbers of each deployment, in memory."""
+class History(Protocol[Key_contra]):
+    """An hour of numbers of each deployment, or of each metric of a canary, in memory."""
 
-    def sample(self, key: DeploymentKey, at: Instant, numbers: Mapping[str, float | None]) -> None:
+    def sample(self, key: Key_contra, at: Instant, numbers: Mapping[str, float | None]) -> None:
         """Keep the numbers of a moment; one that comes too soon after the last is not kept."""
         ...
 
-    def past(self, key: DeploymentKey, now: Instant) -> Past:
-        """What is kept of the last hour; empty for a deployment that was never sampled."""
+    def past(self, key: Key_contra, now: Instant) -> Past:
+        """What is kept of the last hour; empty for what was never sampled."""
         ...
 
-    def forget(self, alive: Sequence[DeploymentKey]) -> None:
-        """Drop every deployment that is not in the list."""
+    def forget(self, alive: Collection[Key_contra]) -> None:
+        """Drop everything that is not in the list."""
         ...
 
 
@@ -89,5 +94,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     bodies: BodySource
     fetch: Fetch
     mapper: Mapper
-    history: History
+    canaries: CanarySource
+    history: History[DeploymentKey]
+    evidence: History[CanaryMetric]
     version: str = ""

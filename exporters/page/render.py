@@ -24,6 +24,7 @@ NAV = (
     ("/targets", "Targets"),
     ("/routers", "Routers"),
     ("/kv", "KV events"),
+    ("/canary", "Canary"),
     ("/mapping", "Mapping"),
 )
 """The pages that stand in the navigation, in order. A new page is one more line."""

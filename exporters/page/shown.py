@@ -79,9 +79,9 @@ def retime(html: str, now: float) -> str:
 
 
 TONES = {
-    "good": {"True", "Ready", "Up", "Eligible", "Fresh", "Verified", "Live", "Confirmed", "Complete", "Passed"},
+    "good": {"True", "Ready", "Up", "Eligible", "Fresh", "Verified", "Live", "Confirmed", "Complete", "Passed", "Advance"},
     "bad": {
-        "False", "Failing", "NotReady", "Incomplete", "Failed", "Broken", "Unrepaired", "NotConverged", "Unavailable",
+        "False", "Failing", "NotReady", "Incomplete", "Failed", "Broken", "Unrepaired", "NotConverged", "Unavailable", "Rollback",
     },
     "warn": {
         "Degraded", "Starting", "Retiring", "Replacing", "Unverified", "AwaitingObservation", "Stale", "Partial", "Gap",
@@ -91,7 +91,7 @@ TONES = {
 """Which states are shown as good, bad or in between; any other (Unknown, Pending …) is neutral."""
 
 SIGNS = {"good": "✔", "bad": "✖", "warn": "▲", "none": "?"}
-_QUIET = {"Pending", "NotApplicable", "NotConfigured", "Detached", "Connecting", "Syncing", "Idle"}
+_QUIET = {"Pending", "NotApplicable", "NotConfigured", "Detached", "Connecting", "Syncing", "Idle", "Hold"}
 
 
 def tone(state: str) -> str:

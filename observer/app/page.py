@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from exporters.canary import CanarySource
 from exporters.page.pages import Page
 from exporters.page.protocols import Mapped, RawBody, Services
 from observer import fleet
@@ -17,6 +18,7 @@ from observer.measure.exposition import Limits
 from observer.measure.extract import Extractor, Unreadable
 from observer.measure.window import Chain
 from router_contract import catalog
+from router_contract.history import CANARY_SERIES
 from router_contract.readings import Instant
 from router_contract.targets import Address, Component, DeploymentKey, Target, TargetKey
 
@@ -26,6 +28,10 @@ KEPT_BODIES = 32
 """How many bodies are kept, and how many bytes of each: of one that somebody looks at, of one that was not understood."""
 INTEREST_SECONDS = 600.0
 """For how long after a look a target's bodies are kept."""
+
+EVIDENCE_STEP = 5.0
+EVIDENCE_MOST = 1_000
+"""Seconds between two samples of a canary's metric that are kept, at least, and metrics in all. One costs about 40 kB."""
 
 
 class Bodies:
@@ -102,13 +108,23 @@ class Trial:
         )
 
 
-def make_page(source: Source, kv: KvPart, pool: TargetPool, bodies: Bodies, trial: Trial, *, version: str) -> Page:
+def make_page(
+    source: Source, kv: KvPart, canaries: CanarySource, pool: TargetPool, bodies: Bodies, trial: Trial, *, version: str
+) -> Page:
     """The page over what one running observer knows."""
 
     async def fetch(key: TargetKey) -> None:
         await pool.refresh((key,))
 
     services = Services(
-        reports=source, kv=kv, bodies=bodies, fetch=fetch, mapper=trial, history=Rings(), version=version
+        reports=source,
+        kv=kv,
+        bodies=bodies,
+        fetch=fetch,
+        mapper=trial,
+        canaries=canaries,
+        history=Rings(),
+        evidence=Rings(step=EVIDENCE_STEP, most=EVIDENCE_MOST, names=CANARY_SERIES),
+        version=version,
     )
     return Page(services)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import orjson
 import uvloop
 
 from exporters.live import Screen, changes_key, console, deployments_picture, summaries
@@ -188,7 +187,7 @@ async def _demo(scenario: str | None, *, once: bool, duration: float | None, lis
             await simulated.apply(scenario)
         with tempfile.TemporaryDirectory(prefix="observer-demo-") as folder:
             file = Path(folder, "fleet.yaml")
-            _write(file, simulated.document())
+            simulated.write_document(file)
             async with _following([file], load_files([file]), clock, listen=listen or "127.0.0.1:0") as watcher:
                 watcher.supervise("describe the simulated fleet", lambda: _describe(simulated, file))
                 note = _demo_note(watcher.url, control, file)
@@ -226,6 +225,7 @@ async def _show(watcher: Watcher, stop: asyncio.Event, note: str, *, once: bool,
 def _demo_note(url: str, control: str, file: Path) -> str:
     return "\n".join(
         (
+            f"page      {url}/",
             f"observer  {url}/api/v1/deployments",
             f"metrics   {url}/metrics",
             f"fleet     {file} (what `observer serve --config` would be given)",
@@ -235,22 +235,15 @@ def _demo_note(url: str, control: str, file: Path) -> str:
     )
 
 
-def _write(file: Path, document: dict[str, Any]) -> None:
-    """Write whole or not at all: a reader never sees half a file. JSON is YAML."""
-    fresh = file.with_suffix(".new")
-    fresh.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
-    fresh.replace(file)
-
-
 async def _describe(simulated: SimulatedFleet, file: Path) -> None:
     """Keep the fleet file true while scenarios add and remove members."""
-    written = simulated.document()
+    written = simulated.documents()
     while True:
         await asyncio.sleep(_TABLE_PERIOD)
-        document = simulated.document()
-        if document != written:
-            _write(file, document)
-            written = document
+        documents = simulated.documents()
+        if documents != written:
+            simulated.write_document(file)
+            written = documents
 
 
 async def _first_reads(watcher: Watcher, stop: asyncio.Event) -> bool:

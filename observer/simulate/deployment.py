@@ -90,6 +90,7 @@ class SimulatedDeployment:
         self._hooks = hooks
         self._seed = seed
         self._made = 0
+        self.canary = False
         self._scenario_tasks: list[asyncio.Task[None]] = []
         self.replicas = [self._replica(role, ordinal) for role in spec.roles for ordinal in range(role.replicas)]
         self.routers: list[SimulatedRouter[Any]] = []
@@ -179,6 +180,7 @@ class SimulatedDeployment:
         for task in self._scenario_tasks:
             task.cancel()
         self._scenario_tasks.clear()
+        self.canary = False
         self.clients.rate = self.spec.rate
         for router in self.routers:
             router.checks_health = router.breaks_circuits = True
@@ -187,6 +189,7 @@ class SimulatedDeployment:
         await self._remove_surplus()
         for replica in self.replicas:
             replica.retiring = replica.replacing = False
+            replica.revision = "1"
             replica.missing.clear()
             engine = replica.engine
             engine.load_seconds, engine.warm_seconds = engine.spec.load_seconds, engine.spec.warm_seconds

@@ -87,3 +87,41 @@ def _deployment(deployment: SimulatedDeployment) -> dict[str, Any]:
 def fleet_document(deployments: Iterable[SimulatedDeployment]) -> dict[str, Any]:
     """The document as plain values, ready to be written as YAML or JSON (JSON is YAML too)."""
     return {"apiVersion": API_VERSION, "kind": "Fleet", "deployments": [_deployment(each) for each in deployments]}
+
+
+def analysis_documents(deployments: Iterable[SimulatedDeployment]) -> list[dict[str, Any]]:
+    """A ``CanaryAnalysis`` of each deployment that has a canary, quick enough to be watched."""
+    return [_analysis(each) for each in deployments if each.canary]
+
+
+def _analysis(deployment: SimulatedDeployment) -> dict[str, Any]:
+    spec = deployment.spec
+    errors = {
+        "name": "errors",
+        "operator": "LT",
+        "threshold": "0.05",
+        "native": {
+            "kind": "ratio",
+            "signal": "router-worker-outcomes",
+            "total": "router-worker-outcomes",
+            "where": {"outcome": "failure"},
+        },
+    }
+    latency = {
+        "name": "first-token",
+        "relative": {"margin": 2.0},
+        "native": {"kind": "quantile", "signal": "time-to-first-token", "quantile": 0.9},
+    }
+    gate = {"interval": "5s", "failureLimit": 1, "stallTimeout": "10m", "metrics": [errors, latency]}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "CanaryAnalysis",
+        "metadata": {"namespace": spec.namespace, "name": f"{spec.name}-2"},
+        "spec": {
+            "targetRef": {"kind": "ModelDeployment", "name": spec.name},
+            "component": "engine",
+            "stable": {"revision": "1"},
+            "canary": {"revision": "2"},
+            "steps": [{"traffic": 30, "analysis": gate}, {"traffic": 100}],
+        },
+    }

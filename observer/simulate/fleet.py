@@ -11,7 +11,7 @@ import orjson
 from observer.clock import Clock, SystemClock
 from observer.simulate.background import Background
 from observer.simulate.deployment import HookFactory, SimulatedDeployment
-from observer.simulate.document import fleet_document
+from observer.simulate.document import analysis_documents, fleet_document
 from observer.simulate.kv_fleet import heal
 from observer.simulate.scenarios import SCENARIOS
 from observer.simulate.spec import FleetSpec, demo_fleet
@@ -91,9 +91,14 @@ class SimulatedFleet:
         """The ``Fleet`` document that the observer reads, as of now."""
         return fleet_document(self.deployments.values())
 
+    def documents(self) -> list[dict[str, Any]]:
+        """The ``Fleet`` document, and an analysis of each canary there is now."""
+        return [self.document(), *analysis_documents(self.deployments.values())]
+
     def write_document(self, path: Path) -> None:
-        """Write the ``Fleet`` document for the observer, in one step so that nobody reads half of it."""
-        text = orjson.dumps(self.document(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        """Write the documents for the observer, in one step so that nobody reads half of them. JSON is YAML."""
+        options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+        text = b"---\n".join(orjson.dumps(each, option=options) for each in self.documents())
         beside = path.with_name(f".{path.name}.new")
         beside.write_bytes(text)
         beside.replace(path)

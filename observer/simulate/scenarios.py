@@ -162,6 +162,17 @@ async def _rollout(deployment: SimulatedDeployment) -> None:
     deployment.run(replace(), "rollout")
 
 
+def _canary(error_rate: float) -> Effect:
+    """The last replica is a canary of revision 2."""
+
+    async def effect(deployment: SimulatedDeployment) -> None:
+        replica = deployment.replicas[-1]
+        replica.revision, deployment.canary = "2", True
+        replica.engine.behaviour.error_rate = error_rate
+
+    return effect
+
+
 async def _replaced(deployment: SimulatedDeployment) -> None:
     replica = deployment.replica()
     await replica.engine.die()
@@ -182,6 +193,10 @@ def _routed(deployment: SimulatedDeployment) -> bool:
 
 def _two_routers(deployment: SimulatedDeployment) -> bool:
     return len(deployment.routers) > 1
+
+
+def _several(deployment: SimulatedDeployment) -> bool:
+    return bool(deployment.routers) and len(deployment.replicas) > 1 and len(deployment.spec.roles) == 1
 
 
 def _has_gang(deployment: SimulatedDeployment) -> bool:
@@ -212,6 +227,8 @@ SCENARIOS: dict[str, Scenario] = {
         Scenario("restart-loop", "One engine starts and dies again and again.", _restart_loop),
         Scenario("retirement", "One replica leaves the routers, drains and ends.", _retirement, needs=_routed),
         Scenario("rollout", "Replicas are replaced one by one by a new revision on new ports.", _rollout),
+        Scenario("canary", "One replica is a canary of a new revision, and an analysis judges it.", _canary(0.0), needs=_several),
+        Scenario("canary-errors", "As canary, and the canary answers one call in four with 500.", _canary(0.25), needs=_several),
         Scenario("worker-replaced-same-ip", "Another process takes an engine's place at the same address.", _replaced),
         *(
             Scenario(fault, f"One engine's KV events: {told}.", kv_effect(fault), needs=publishes)

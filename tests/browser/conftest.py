@@ -84,8 +84,15 @@ class World:
         await watcher.__aenter__()
         self._watcher = watcher
         self.url = watcher.url
+        await self.follow()
+
+    async def follow(self) -> None:
+        """Watch what the fleet is now."""
+        assert self._watcher is not None
         self.fleet.write_document(self._file)
-        await watcher.watch(load_files([self._file]).deployments)
+        configuration = load_files([self._file])
+        await self._watcher.watch(configuration.deployments)
+        await self._watcher.canaries.watch(configuration.canaries)
 
     async def stop(self) -> None:
         if self._watcher is not None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from playwright.async_api import Browser, Page
 
-from tests.browser.conftest import ARTIFACTS, eventually, opened, serious, world
+from router_contract.canary_view import CanaryView
+from tests.browser.conftest import ARTIFACTS, World, eventually, opened, serious, world
 
 pytestmark = pytest.mark.browser
 
@@ -15,9 +18,11 @@ PAGES = {
     "targets": "/targets",
     "routers": "/routers",
     "kv": "/kv",
+    "canaries": "/canary",
+    "canary": "/canary/demo/chat-2",
     "mapping": "/mapping",
 }
-LOOKS = (("wide", 1280, "light"), ("wide-dark", 1280, "dark"), ("phone", 390, "light"))
+LOOKS = (("wide", 1280, "light"), ("wide-dark", 1280, "dark"), ("phone", 390, "light"), ("phone-dark", 390, "dark"))
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -38,17 +43,27 @@ async def first_target(browser: Browser, url: str) -> str:
     return found
 
 
+async def canary(watched: World, scenario: str, holds: Callable[[CanaryView], bool]) -> None:
+    """A canary of the demo's chat, once something holds of its analysis."""
+    await watched.fleet.apply(scenario, "chat")
+    await watched.follow()
+    await watched.until(lambda watcher: any(holds(view) for view in watcher.canaries.canaries()))
+
+
 @pytest.mark.parametrize("name", [*PAGES, "target"])
 async def test_a_page_opens_in_every_look_and_axe_finds_no_serious_fault(browser: Browser, tmp_path, name: str) -> None:
     ARTIFACTS.mkdir(exist_ok=True)
     found: list[str] = []
     async with world(tmp_path) as watched:
-        await watched.fleet.apply("engine-hang")
+        if name.startswith("canar"):
+            await canary(watched, "canary-errors", lambda view: view.status is not None and view.status.sample_id >= 2)
+        else:
+            await watched.fleet.apply("engine-hang")
         path = PAGES.get(name) or await first_target(browser, watched.url)
         for look, width, scheme in LOOKS:
             page, faults = await opened(browser, f"{watched.url}{path}", width=width, scheme=scheme)
             assert await page.locator("h1").count() == 1
-            if name == "deployment":
+            if name in {"deployment", "canary"}:
                 await page.locator("#charts").scroll_into_view_if_needed()
                 await page.locator("#charts .bk-Plot").first.wait_for(state="attached")
                 await page.evaluate("window.scrollTo(0, 0)")
@@ -168,4 +183,21 @@ async def test_a_look_up_of_blocks_answers_on_the_page(browser: Browser, tmp_pat
         await page.get_by_label("Block hashes").fill("not-a-hash")
         await page.get_by_role("button", name="Look up").click()
         await page.get_by_role("alert").wait_for()
+        assert not faults
+
+
+async def test_a_canary_is_followed_live_from_its_deployment_to_its_decision(browser: Browser, tmp_path) -> None:
+    async with world(tmp_path) as watched:
+        await canary(watched, "canary-errors", lambda view: view.status is not None)
+        page, faults = await opened(browser, f"{watched.url}/deployments/demo/chat")
+        await page.locator("#dep-canary a").click()
+        await live(page)
+        await page.get_by_role("heading", name="Canary demo/chat-2").wait_for()
+        await page.evaluate("window.neverReloaded = true")
+        await page.locator("#canary-head", has_text="Rollback").wait_for()
+        await page.locator("#canary-samples tbody tr").first.wait_for()
+        assert await page.locator("#canary-sides", has_text="ThresholdBreached").count() == 1
+        assert await page.evaluate("window.neverReloaded") is True
+        await page.goto(f"{watched.url}/canary?verdict=Failed&sort=-age")
+        assert await rows(page) == ["c-demo-chat_2D2"]
         assert not faults

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import aiohttp
+from msgspec.structs import replace
 
 from exporters.listening import Listen
 from exporters.page.pages import Page
@@ -15,11 +16,15 @@ from observer.app.page import Trial
 from observer.fleet import Policy
 from observer.history import Rings
 from observer.measure.exposition import Limits
+from router_contract.canary_view import CanaryView
+from router_contract.history import CANARY_SERIES
 from router_contract.kv_events import Hash
 from router_contract.kv_streams import KvIndexSummary, KvLookup, KvStreamSummary, ReceiverSummary
 from router_contract.readings import Instant
 from router_contract.targets import DeploymentKey, TargetKey
 from router_contract.verdicts import DeploymentReport
+from tests.exporters.canaries import NOW as THEN
+from tests.exporters.canaries import view
 from tests.exporters.reports import NOW
 from tests.exporters.sources import Reports
 
@@ -73,6 +78,30 @@ class OneBody:
         return self.kept
 
 
+def as_of(now: Instant, told: CanaryView) -> CanaryView:
+    """A view of `tests.exporters.canaries` with its moments moved to ``now``."""
+    looked = told.looked and Instant(told.looked.mono + now.mono - THEN.mono, told.looked.wall + now.wall - THEN.wall)
+    sampled = None if told.sampled_at is None else told.sampled_at + now.wall - THEN.wall
+    return replace(told, now=now, looked=looked, sampled_at=sampled)
+
+
+class CanaryWorld:
+    """A `CanarySource` over views that a test sets; each is shown as of the clock's moment."""
+
+    def __init__(self, clock: Clock, *views: CanaryView) -> None:
+        self._clock = clock
+        self.views = views
+
+    def now(self) -> Instant:
+        return self._clock.now()
+
+    def canaries(self) -> tuple[CanaryView, ...]:
+        return tuple(replace(view, now=self.now()) for view in self.views)
+
+    def canary(self, key: DeploymentKey) -> CanaryView | None:
+        return next((view for view in self.canaries() if view.key == key), None)
+
+
 class PageWorld:
     """The page's parts that a test changes, and what was asked of them."""
 
@@ -82,7 +111,8 @@ class PageWorld:
         self.kv = NoStreams(self.clock, self.reports.keys())
         self.bodies = OneBody()
         self.fetched: list[TargetKey] = []
-        self.history = Rings()
+        self.history: Rings[DeploymentKey] = Rings()
+        self.canaries = CanaryWorld(self.clock, as_of(self.clock.now(), view()))
         self.page = Page(
             Services(
                 reports=self.reports,
@@ -90,7 +120,9 @@ class PageWorld:
                 bodies=self.bodies,
                 fetch=self._fetch,
                 mapper=Trial(self.clock, Policy(), Limits()),
+                canaries=self.canaries,
                 history=self.history,
+                evidence=Rings(step=1.0, names=CANARY_SERIES),
                 version="test",
             )
         )

@@ -19,6 +19,7 @@ from exporters.page.static import Assets
 from router_contract.readings import MissingCode, State
 from router_contract.targets import DeploymentKey
 from router_contract.verdicts import TargetState
+from tests.exporters import canaries
 from tests.exporters.judged import EVERYTHING, judged
 from tests.exporters.page_world import PageWorld, serving
 from tests.exporters.reports import NOW, Pods, gauge, gone, report
@@ -26,7 +27,8 @@ from tests.exporters.reports import NOW, Pods, gauge, gone, report
 HOSTILE = "<script>alert(1)</script>\"'&"
 CHAT = "/deployments/prod/chat"
 TARGET = "/targets/prod/chat/engine/uid-p0/8000"
-PAGES = ("/", "/targets", "/routers", "/kv", "/mapping", CHAT, TARGET)
+CANARY = "/canary/demo/chat-2"
+PAGES = ("/", "/targets", "/routers", "/kv", "/canary", "/mapping", CHAT, TARGET, CANARY)
 HTML = {"Accept": "text/html"}
 
 
@@ -66,6 +68,13 @@ def hostile() -> PageWorld:
     status = replace(told.role_status[0], name=HOSTILE, groups=groups)
     made = replace(made, explanation=explanation, conditions=conditions, role_status=(status,), phase_message=HOSTILE)
     world = PageWorld(made)
+    shown = world.canaries.views[0]
+    result = replace(
+        canaries.PASSED, name=HOSTILE, message=HOSTILE, query=HOSTILE, missing_pods=(HOSTILE,), infos=(HOSTILE,)
+    )
+    told = replace(canaries.status(results=(result,)), message=HOSTILE)
+    world.canaries.views = (replace(shown, status=told, warnings=(HOSTILE,), problems=(HOSTILE,)),)
+    world.page.trail.turn()
     world.bodies.kept = RawBody(at=NOW, text=HOSTILE, kept=99, size=99, content_type=HOSTILE)
     return world
 
@@ -92,14 +101,14 @@ async def test_every_page_opens_under_a_strict_policy(path: str) -> None:
     assert all(source.startswith("/static/") for source in sources)
 
 
-@pytest.mark.parametrize("path", [*PAGES[:5], CHAT, "/targets/prod/chat/engine/uid-failing/8000"])
+@pytest.mark.parametrize("path", [*PAGES[:5], CHAT, CANARY, "/targets/prod/chat/engine/uid-failing/8000"])
 async def test_names_that_are_html_are_shown_and_not_run(path: str) -> None:
     async with serving(hostile()) as session, session.get(path, headers=HTML) as answer:
         html = await answer.text()
     assert answer.status == 200, html
     assert "<script>alert" not in html
     scripts = [attrs for tag, attrs in read(html).tags if tag == "script"]
-    assert len(scripts) == (2 if path == CHAT else 1)
+    assert len(scripts) == (2 if path in {CHAT, CANARY} else 1)
     if path not in {"/mapping", "/kv"}:
         assert "&lt;script&gt;alert(1)" in html
 

@@ -26,6 +26,7 @@
   const DASHES = [[], [6, 3], [2, 2]];
   const charts = [];
   const empty = [];
+  let shape;
 
   const load = (url) => new Promise((done, failed) => {
     const script = document.createElement("script");
@@ -55,7 +56,7 @@
     return made;
   }
 
-  function draw(past, title, unit, lines) {
+  function draw(past, title, unit, lines, signed) {
     const Bokeh = window.Bokeh;
     const M = (name) => Bokeh.Models.get(name);
     const style = getComputedStyle(body);
@@ -79,7 +80,7 @@
     const source = new (M("ColumnDataSource"))({ data: data(past, lines) });
     const plot = new (M("Plot"))({
       title: new (M("Title"))({ text: unit ? `${title} (${unit})` : title, text_color: ink, text_font_size: "12px" }),
-      x_range: new (M("DataRange1d"))({ min_interval: 60000 }), y_range: new (M("DataRange1d"))({ start: 0 }), sizing_mode: "stretch_both",
+      x_range: new (M("DataRange1d"))({ min_interval: 60000 }), y_range: new (M("DataRange1d"))(signed ? {} : { start: 0 }), sizing_mode: "stretch_both",
       background_fill_color: null, border_fill_color: null, outline_line_color: rule, toolbar_location: null,
     });
     const text = { axis_line_color: rule, major_label_text_color: ink, major_tick_line_color: rule, minor_tick_line_color: null };
@@ -136,7 +137,9 @@
   async function drawAll(found) {
     charts.length = empty.length = 0;
     place.textContent = "";
-    for (const [title, unit, lines] of DRAWN) await draw(found, title, unit, lines);
+    shape = JSON.stringify(found.charts);
+    for (const [title, unit, lines, signed] of found.charts || DRAWN) await draw(found, title, unit, lines, signed);
+    if (!place.childElementCount) place.textContent = "Nothing was sampled in the last hour since this observer started.";
     place.dataset.drawn = String(found.times.length);
   }
 
@@ -144,7 +147,7 @@
     if (document.hidden) return;
     try {
       const found = await past();
-      if (empty.some((lines) => known(found, lines))) {
+      if (JSON.stringify(found.charts) !== shape || empty.some((lines) => known(found, lines))) {
         await drawAll(found);
         return;
       }
