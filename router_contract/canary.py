@@ -202,6 +202,15 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         native = any(isinstance(metric.measure, NativeMetric) for metric in self.metrics)
         return native if self.exclude_warm_up is None else self.exclude_warm_up
 
+    @property
+    def shares(self) -> int:
+        """Among how many required metrics the step's false-alarm budget is shared, at least 1."""
+        found = sum(
+            metric.required and isinstance(metric.measure, NativeMetric) and metric.measure.sequential
+            for metric in self.metrics
+        )
+        return max(1, found)
+
 
 class Pause(msgspec.Struct, frozen=True, kw_only=True):
     """A wait: so many seconds, or ``None`` for a person. Beside an analysis it is the least time in the step."""

@@ -40,11 +40,8 @@ def judge_sample(
     """
     seen = {each.metric: _anchored(each, entered) for each in observations}
     kept = {each.metric: each for each in bounds}
-    shares = sum(
-        metric.required and isinstance(metric.measure, NativeMetric) and metric.measure.sequential
-        for metric in analysis.metrics
-    )
-    results = tuple(_judge(metric, seen.get(metric.name), kept, max(1, shares), now) for metric in analysis.metrics)
+    shares = analysis.shares
+    results = tuple(_judge(metric, seen.get(metric.name), kept, shares, now) for metric in analysis.metrics)
     verdict = all_of(result.verdict for result in results if result.required)
     stamped = tuple(msgspec.structs.replace(result, time=math.floor(now)) for result in results)
     return Judged(stamped, verdict, tuple(kept.values()))
