@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from exporters.family import Family, FamilyType, Row
+from exporters.family import Family, FamilyType, Row, state_set
 from router_contract.canary_results import CanaryStatus, Decision, MetricResult, Reason, Verdict
 from router_contract.canary_view import CanaryView
 
@@ -88,8 +88,7 @@ def _estimate(result: MetricResult) -> float | None:
 
 def _metric_verdicts(view: CanaryView) -> Numbers:
     for result in _results(view):
-        for verdict in Verdict:
-            yield (*_labels(view), result.name, str(verdict)), float(result.verdict is verdict)
+        yield from state_set((*_labels(view), result.name), Verdict, result.verdict)
 
 
 def _phase(view: CanaryView) -> Numbers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 
 import msgspec
@@ -30,6 +30,14 @@ class FamilyType(StrEnum):
 def no_rows(_: Snapshot) -> Iterable[Row]:
     """The rows of a family that the renderer fills itself."""
     return ()
+
+
+def state_set(
+    labels: tuple[str, ...], states: Iterable[str], holds: str | None
+) -> Iterator[tuple[tuple[str, ...], float]]:
+    """One series for each state of a closed list, 1 at the one that holds and 0 at the others; ``None``: at none."""
+    for state in states:
+        yield (*labels, str(state)), float(state == holds)
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from exporters.family import DEPLOYMENT, RANK, Family, FamilyType, Row
+from exporters.family import DEPLOYMENT, RANK, Family, FamilyType, Row, state_set
 from exporters.kv import KvSource
 from router_contract.kv_streams import KvStreamSummary, StreamState
 
@@ -125,8 +125,7 @@ def _lag(source: KvSource) -> Numbers:
 
 
 def _state(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
-    for state in StreamState:
-        yield (state,), float(stream.state is state)
+    return state_set((), StreamState, stream.state)
 
 
 def _complete(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from exporters.family import DEPLOYMENT, POD, RANK, ROLE, Family, FamilyType, Row
+from exporters.family import DEPLOYMENT, POD, RANK, ROLE, Family, FamilyType, Row, state_set
 from exporters.snapshot import Snapshot
 from router_contract.status import Convergence, GroupState, GroupVerdict, LegName, Phase, RoleStatus, ServingState
 from router_contract.targets import Member, Replica
@@ -60,8 +60,7 @@ def _conditions(snapshot: Snapshot) -> Iterator[Row]:
 
 def _phase(snapshot: Snapshot) -> Iterator[Row]:
     for report, labels in _judged(snapshot):
-        for phase in Phase:
-            yield (*labels, phase.value), float(report.phase is phase)
+        yield from state_set(labels, Phase, report.phase)
 
 
 def _groups(snapshot: Snapshot) -> Iterator[tuple[tuple[str, ...], RoleStatus, GroupVerdict]]:
@@ -76,8 +75,7 @@ def _group_states(snapshot: Snapshot) -> Iterator[Row]:
     for labels, _, group in _groups(snapshot):
         ordinal = "" if group.ordinal is None else str(group.ordinal)
         first = group.members[0].name if group.members else ""
-        for state in GroupState:
-            yield (*labels, ordinal, first, state.value), float(group.state is state)
+        yield from state_set((*labels, ordinal, first), GroupState, group.state)
 
 
 def _pods(report: DeploymentReport) -> dict[str, tuple[str, ...]]:
@@ -112,9 +110,7 @@ def _eligible(snapshot: Snapshot) -> Iterator[Row]:
 
 def _reasons(snapshot: Snapshot) -> Iterator[Row]:
     for labels, group in _decided(snapshot):
-        held_by = group.reason if group.state in INELIGIBLE else ""
-        for leg in LegName:
-            yield (*labels, leg.value), float(held_by == leg.value)
+        yield from state_set(labels, LegName, group.reason if group.state in INELIGIBLE else None)
 
 
 def _stalls(snapshot: Snapshot) -> Iterator[Row]:
