@@ -166,7 +166,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     ``target`` names the pinned target set: another one starts afresh. ``step`` ``None``: nobody else moves the step, so
     an Advance moves it here. ``serving`` is False while the step's capacity is not there. ``promote`` is the value of the
-    promote verb, empty when none. ``restarted_at`` is the newest start of a canary Pod.
+    promote verb, empty when none. ``restarted_at`` is the newest start of a canary Pod. ``weight`` is the traffic that the
+    controller programmed for the canary (percent); ``None``: nobody says.
     """
 
     target: str
@@ -180,6 +181,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     promote: str = ""
     rollback: bool = False
     restarted_at: float | None = None
+    weight: int | None = None
 
 
 class Observations(msgspec.Struct, frozen=True, kw_only=True):

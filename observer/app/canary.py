@@ -11,7 +11,7 @@ import msgspec
 
 from observer.app.canary_keeping import ABSENT, Keeper, KeepError
 from observer.app.canary_native import NativeSource, Sides
-from observer.app.canary_queries import QuerySource
+from observer.app.canary_queries import QuerySource, SecretReader
 from observer.clock import Clock
 from observer.judge.canary.clocks import due_in, stalls_at
 from observer.judge.canary.condition import worst
@@ -84,13 +84,18 @@ class Canaries:
         owns: Callable[[CanaryAnalysis], bool] = lambda _: True,
     ) -> None:
         self._clock = clock
-        self.keeper = keeper
-        self.owns = owns
+        self._keeper = keeper
+        self._owns = owns
         self._runs = NO_RUNS
         self._native = NativeSource(store, settings.scrape.fresh_seconds)
         self._period = settings.judging.period
         self._queries = QuerySource(clock, settings)
         self._canaries: dict[DeploymentKey, _Canary] = {}
+
+    def use(self, keeper: Keeper, owns: Callable[[CanaryAnalysis], bool], read_secret: SecretReader) -> None:
+        """Keep states elsewhere, judge only what is ours, and read Secrets: what a cluster adds, before `run`."""
+        self._keeper, self._owns = keeper, owns
+        self._queries.read_secret = read_secret
 
     async def watch(self, definitions: Iterable[CanaryAnalysis], runs: Mapping[DeploymentKey, Run] = NO_RUNS) -> None:
         """Judge exactly these from now on. A changed definition keeps its state; what changed in it decides what resets.
@@ -111,8 +116,8 @@ class Canaries:
         self._canaries = dict(sorted(found.items()))
         for key in gone:
             try:
-                if self.keeper is not None:
-                    await self.keeper.forget(key)
+                if self._keeper is not None:
+                    await self._keeper.forget(key)
             except KeepError as error:
                 _log.error("%s", error)
 
@@ -156,7 +161,7 @@ class Canaries:
     async def _look(self, canary: _Canary, sample: Sample | None) -> None:
         """Evaluate once; what it concludes is shown only after it was stored. Whoever becomes owner loads first."""
         async with canary.lock:
-            if not self.owns(canary.definition):
+            if not self._owns(canary.definition):
                 canary.loaded = False
                 return
             try:
@@ -170,8 +175,8 @@ class Canaries:
                 canary.trouble = ""
 
     async def _load(self, canary: _Canary) -> None:
-        if self.keeper is not None and not canary.loaded:
-            canary.version, canary.state = await self.keeper.load(canary.key)
+        if self._keeper is not None and not canary.loaded:
+            canary.version, canary.state = await self._keeper.load(canary.key)
             # What somebody else counted sets the time of our next sample.
             canary.loaded, canary.taken = True, None
 
@@ -180,7 +185,7 @@ class Canaries:
         sides = self._native.sides(definition)
         run = self._run(definition, sides)
         outcome = evaluate(definition, canary.state, Observations(run=run, sample=sample), now)
-        status = status_of(definition, run, outcome)
+        status = status_of(definition, run, outcome, run.weight)
         if not await self._stored(canary, outcome.state, status):
             canary.loaded = False
             return
@@ -206,11 +211,11 @@ class Canaries:
         before = canary.state
         if before is not None and canary.status is not None:
             same = msgspec.structs.replace(before, watched_until=state.watched_until) == state
-            rest = 0.0 if self.keeper is None else self.keeper.keep_seconds
+            rest = 0.0 if self._keeper is None else self._keeper.keep_seconds
             if same and 0 <= state.watched_until - canary.kept < rest:
                 return True
-        if self.keeper is not None:
-            swapped = await self.keeper.swap(canary.key, canary.version, state, status)
+        if self._keeper is not None:
+            swapped = await self._keeper.swap(canary.key, canary.version, state, status)
             if swapped is None:
                 return False
             canary.version = swapped

@@ -28,10 +28,11 @@ _NO_CAPACITY: Final = frozenset({"Pending"})
 
 
 class OmeUnit(msgspec.Struct, frozen=True, kw_only=True):
-    """One open canary: what is analysed, and how OME's own step machine stands."""
+    """One open canary: what is analysed, how OME's own step machine stands, and the analysis as a CanaryAnalysis spec."""
 
     definition: CanaryAnalysis
     run: Run
+    spec: Mapping[str, Any]
 
     @property
     def key(self) -> DeploymentKey:
@@ -116,7 +117,8 @@ def _unit(
     steps, source = plan
     meta = _map(service, "metadata")
     notes = _map(meta, "annotations")
-    said = notes.get(_READY_TIMEOUT) or canary.get("readyTimeout")
+    own = str(notes.get(_READY_TIMEOUT, ""))
+    said = own if parse_seconds(own) else canary.get("readyTimeout")
     name, namespace = str(meta.get("name", "")), str(meta.get("namespace", ""))
     definition = CanaryAnalysis(
         namespace=namespace,
@@ -144,7 +146,16 @@ def _unit(
         rollback=notes.get(_ROLLBACK) == "true" or rejected == revision,
         weight=weight if isinstance(weight, int) else None,
     )
-    return OmeUnit(definition=definition, run=run)
+    spec = {
+        "targetRef": {"kind": KIND, "name": name},
+        "component": component,
+        "stable": {"revision": stable},
+        "canary": {"revision": revision},
+        "steps": list(canary.get("steps") or ()),
+    }
+    spec |= {"source": canary["prometheus"]} if canary.get("prometheus") else {}
+    spec |= {"readyTimeout": str(said)} if definition.ready_timeout else {}
+    return OmeUnit(definition=definition, run=run, spec=spec)
 
 
 def _plan(canary: Mapping[str, Any], where: str, problems: list[str]) -> Any:

@@ -21,7 +21,7 @@ _PATH = re.compile(
     r"(/(?P<name>[^/]+))?(/(?P<sub>status))?$"
 )
 DECLARED = {"conditions", "phase", "lastObserved", "roles"}
-"""The fields of every status here."""
+"""The fields of every status here, unless a test says more."""
 
 
 class FakeKube:
@@ -42,6 +42,7 @@ class FakeKube:
         self.hang = asyncio.Event()
         self.hang.set()
         self.url = ""
+        self.declared = set(DECLARED)
         self._uids = 0
         self._watches: dict[asyncio.Queue[bytes | None], tuple[web.Request, str]] = {}
         self._opened = asyncio.Condition()
@@ -169,6 +170,8 @@ class FakeKube:
         if request.method == "POST":
             return self._create(kind, namespace, body)
         known = self.objects.get(key)
+        if request.method == "PATCH" and not found["sub"]:
+            return self._apply_spec(request, key, body)
         if known is None:
             return _status(404, "NotFound", f"{found['plural']} {found['name']!r} not found")
         if request.method == "GET":
@@ -199,6 +202,20 @@ class FakeKube:
                 return _status(400, "BadRequest", f"{field}: wanted a fraction")
         return _json(self.put(plural, name, namespace=namespace, base=base, spec=body.get("spec", {})), 201)
 
+    def _apply_spec(self, request: web.Request, key: tuple[str, str, str], body: Json) -> web.Response:
+        """Server-side apply of an object itself: it is created where there is none, and its status stays."""
+        assert request.content_type == "application/apply-patch+yaml"
+        assert request.query.get("fieldManager")
+        base, plural = key[0].rsplit("/", 1)
+        known = self.objects.get(key, {})
+        if known.get("spec") == body["spec"]:
+            return _json(known)
+        meta = {name: body["metadata"][name] for name in ("labels", "ownerReferences") if name in body["metadata"]}
+        rest = {"status": known["status"]} if "status" in known else {}
+        kinds = {"apiVersion": body["apiVersion"], "kind": body["kind"]}
+        made = self.put(plural, key[2], namespace=key[1], base=base, metadata=meta, spec=body["spec"], **kinds, **rest)
+        return _json(made, 200 if known else 201)
+
     def _apply(self, request: web.Request, key: tuple[str, str, str], body: Json) -> web.Response:
         """Server-side apply of a status whose conditions merge by type."""
         manager = request.query.get("fieldManager", "")
@@ -206,8 +223,8 @@ class FakeKube:
         if not manager:
             return _status(422, "Invalid", "fieldManager is required for apply patch")
         wanted = body["status"]
-        if not set(wanted) <= DECLARED:
-            return _status(500, "", f".status.{(set(wanted) - DECLARED).pop()}: field not declared in schema")
+        if not set(wanted) <= self.declared:
+            return _status(500, "", f".status.{(set(wanted) - self.declared).pop()}: field not declared in schema")
         known, owners = self.objects[key], self.managers.setdefault(key, {})
         held = {each["type"]: each for each in known.get("status", {}).get("conditions", [])}
         for each in wanted.get("conditions", []):

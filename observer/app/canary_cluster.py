@@ -1,0 +1,225 @@
+"""Canary analyses of a cluster: CanaryAnalysis objects and OME's own runs, joined to the same judging as files.
+
+One class for the Kubernetes mode: `ClusterCanaries` follows the objects, hands `Canaries` what there is, keeps each state
+in the object's status, and answers for what cannot be judged with a condition on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from observer.app.canary import Canaries
+from observer.app.canary_keeping import KeepError
+from observer.clock import Clock
+from observer.discover.ome_canary import OmeUnit, ome_canaries
+from observer.kube.answers import Outcome
+from observer.kube.canary_state import CANARIES, Held, ensure, held, published, read, read_secret, standing, swap
+from observer.kube.client import ApiClient
+from observer.kube.informer import Informer
+from observer.kube.intent import WantedCondition
+from observer.kube.records import Document, watched_documents
+from observer.kube.resources import Resource
+from observer.kube.watching import WatchTuning
+from router_contract.canary import CanaryAnalysis
+from router_contract.canary_decode import decode
+from router_contract.canary_results import CanaryState, CanaryStatus, Reason
+from router_contract.targets import DeploymentKey
+
+_log = logging.getLogger(__name__)
+OME: Final = "ome.io"
+SERVICES: Final = Resource(group=OME, version="v1beta1", plural="inferenceservices", kind="InferenceService")
+POLICIES: Final = Resource(group=OME, version="v1beta1", plural="rolloutpolicies", kind="RolloutPolicy")
+MIRRORS: Final = "observer.modeldeployment.io/mirrors"
+"""The label of objects that we keep for another platform's runs: their definition is the platform's, not their spec."""
+_SETTLE: Final = 0.2
+"""Changes arrive in bursts; what they come to is looked at once, after so many seconds."""
+_REASONS: Final = frozenset(str(reason) for reason in Reason)
+
+
+class ClusterKeeper:
+    """States in the status of CanaryAnalysis objects; satisfies `observer.app.canary_keeping.Keeper`.
+
+    ``wanted`` gives the conditions that go with a status.
+    """
+
+    keep_seconds = 30.0
+
+    def __init__(
+        self, client: ApiClient, clock: Clock, wanted: Callable[[DeploymentKey], list[WantedCondition]]
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._wanted = wanted
+        self._known: dict[DeploymentKey, Held] = {}
+
+    async def load(self, key: DeploymentKey) -> tuple[str, CanaryState | None]:
+        """As `Keeper.load`."""
+        found = await read(self._client, key.namespace, key.name)
+        if not isinstance(found, Held):
+            raise KeepError(f"the CanaryAnalysis {key} cannot be read: {found.outcome}: {found.message}")
+        if found.damaged:
+            _log.error("%s", found.damaged)
+        self._known[key] = found
+        return found.version, found.state
+
+    async def swap(self, key: DeploymentKey, version: str, state: CanaryState, status: CanaryStatus) -> str | None:
+        """As `Keeper.swap`."""
+        before = self._known.get(key)
+        if before is None or before.version != version:
+            return None
+        conditions = standing(self._wanted(key), before.status, before.generation, self._clock.now().wall)
+        told = published(status, state, conditions)
+        found = await swap(self._client, key.namespace, key.name, version, told)
+        if isinstance(found, Held):
+            self._known[key] = found
+            return found.version
+        if found.outcome in {Outcome.CONFLICT, Outcome.NOT_FOUND}:
+            return None
+        raise KeepError(f"the status of CanaryAnalysis {key} cannot be written: {found.outcome}: {found.message}")
+
+    async def forget(self, key: DeploymentKey) -> None:
+        """The object went, and its status with it."""
+        self._known.pop(key, None)
+
+
+class ClusterCanaries:
+    """Follows the objects and keeps `Canaries` told. `run` never ends by itself.
+
+    ``owns`` says whether this replica judges a deployment; ``ome`` whether the cluster serves OME's kinds. After a change
+    of ownership call `changed`. ``namespace`` ``None`` follows all namespaces.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        clock: Clock,
+        canaries: Canaries,
+        *,
+        owns: Callable[[DeploymentKey], bool],
+        chance: Callable[[], float],
+        namespace: str | None = None,
+        ome: bool = False,
+        tuning: WatchTuning = WatchTuning(),  # noqa: B008 - frozen
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._canaries = canaries
+        self._owns = owns
+        self._change = asyncio.Event()
+        self._written: dict[DeploymentKey, str] = {}
+        self._ensured: dict[DeploymentKey, Mapping[str, Any]] = {}
+        self.problems: tuple[str, ...] = ()
+
+        def informer(resource: Resource) -> Informer[Document]:
+            return Informer(
+                client,
+                watched_documents(resource, namespace),
+                clock,
+                on_change=lambda _: self._change.set(),
+                chance=chance,
+                tuning=tuning,
+            )
+
+        self._objects = informer(CANARIES)
+        self._services = informer(SERVICES) if ome else None
+        self._policies = informer(POLICIES) if ome else None
+        keeper = ClusterKeeper(client, clock, self._conditions)
+        canaries.use(keeper, lambda made: owns(_target(made)), lambda space, name: read_secret(client, space, name))
+
+    def changed(self) -> None:
+        """Something that decides what is judged here has changed."""
+        self._change.set()
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        informers = [each for each in (self._objects, self._services, self._policies) if each is not None]
+        async with asyncio.TaskGroup() as tasks:
+            for each in informers:
+                tasks.create_task(each.run())
+            await self._objects.synced()
+            while True:
+                self._change.clear()
+                await self.reconcile()
+                await self._change.wait()
+                await asyncio.sleep(_SETTLE)
+
+    async def reconcile(self) -> None:
+        """Hand on what the objects say now. What cannot be judged gets a condition that names each fault."""
+        made: list[CanaryAnalysis] = []
+        for each in self._objects:
+            if MIRRORS in (each.body["metadata"].get("labels") or {}):
+                continue
+            found = decode({key: value for key, value in each.body.items() if key != "status"})
+            if isinstance(found, tuple):
+                await self._refuse(each, "; ".join(str(fault) for fault in found))
+            else:
+                made.append(found)
+        units = await self._ome_units()
+        made += [unit.definition for unit in units]
+        await self._canaries.watch(made, {unit.key: unit.run for unit in units})
+
+    async def _ome_units(self) -> list[OmeUnit]:
+        """The open canaries of OME services whose objects of ours are there."""
+        units: list[OmeUnit] = []
+        problems: list[str] = []
+        for service in self._services or ():
+            near = {each.name: each.body for each in self._policies or () if each.namespace == service.namespace}
+            found = ome_canaries(service.body, near)
+            problems += [f"{service.namespace}/{service.name}: {each}" for each in found.problems]
+            units += [unit for unit in found.units if await self._mirrored(unit, service)]
+        self.problems = tuple(problems)
+        return units
+
+    async def _mirrored(self, unit: OmeUnit, service: Document) -> bool:
+        """Whether the object that keeps a run's state is there, made now where it is not."""
+        key = unit.key
+        if not self._owns(_target(unit.definition)) or self._ensured.get(key) == unit.spec:
+            return True
+        owner = {
+            "apiVersion": SERVICES.api_version,
+            "kind": SERVICES.kind,
+            "name": service.name,
+            "uid": service.uid,
+        }
+        answer = await ensure(self._client, key.namespace, key.name, unit.spec, owner)
+        if answer.ok:
+            self._ensured[key] = unit.spec
+        else:
+            _log.error("the CanaryAnalysis %s cannot be written: %s: %s", key, answer.outcome, answer.message)
+        return answer.ok
+
+    async def _refuse(self, document: Document, faults: str) -> None:
+        """Say on an object why it is not judged; what was judged of it before stays."""
+        key = DeploymentKey(document.namespace, document.name)
+        target = (document.body.get("spec") or {}).get("targetRef") or {}
+        if self._written.get(key) == faults or not self._owns(DeploymentKey(key.namespace, str(target.get("name")))):
+            return
+        stored = held(document.body)
+        wanted = [WantedCondition(type="Accepted", status="False", reason="Invalid", message=faults)]
+        conditions = standing(wanted, stored.status, stored.generation, self._clock.now().wall)
+        status = {**stored.status, "conditions": conditions}
+        answer = await swap(self._client, key.namespace, key.name, stored.version, status)
+        if isinstance(answer, Held):
+            self._written[key] = faults
+
+    def _conditions(self, key: DeploymentKey) -> list[WantedCondition]:
+        """What goes with the status of an analysis that is judged."""
+        self._written.pop(key, None)
+        view = self._canaries.canary(key)
+        problems = () if view is None else view.problems
+        found = [WantedCondition(type="Accepted", status="True", reason="Valid", message="")]
+        if not problems:
+            return [*found, WantedCondition(type="SourceReady", status="True", reason="Ready", message="")]
+        words = [word for word in problems[0].split(": ") if word in _REASONS]
+        reason = words[0] if words else "NotReady"
+        return [
+            *found,
+            WantedCondition(type="SourceReady", status="False", reason=reason, message="; ".join(problems)),
+        ]
+
+
+def _target(made: CanaryAnalysis) -> DeploymentKey:
+    return DeploymentKey(made.namespace, made.target.name)
