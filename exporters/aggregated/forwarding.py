@@ -1,0 +1,56 @@
+"""Asking another replica: which one owns a deployment, and what it answers. A single replica owns everything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from router_contract.targets import DeploymentKey
+
+FORWARDED = "Observer-Forwarded"
+"""Header of a request from a replica to another, which is answered by whoever gets it: two never ask in a circle."""
+FORWARD_SECONDS = 1.5
+"""How long a replica waits for another."""
+
+
+class PeerAnswer(msgspec.Struct, frozen=True):
+    """What another replica said: a status and a JSON body."""
+
+    status: int
+    body: bytes
+
+
+class Peers(Protocol):
+    """The other replicas."""
+
+    def owner(self, key: DeploymentKey) -> str | None:
+        """The name of the replica that owns a deployment, ``None`` when it is this one (or nobody is known)."""
+        ...
+
+    def others(self) -> tuple[str, ...]:
+        """The replicas that own deployments which this one does not, sorted."""
+        ...
+
+    async def ask(self, peer: str, path: str, query: Mapping[str, str]) -> PeerAnswer | None:
+        """What a replica answers to a GET with the header `FORWARDED`, within `FORWARD_SECONDS`; ``None`` when it does not."""
+        ...
+
+
+class Alone:
+    """No other replica."""
+
+    def owner(self, key: DeploymentKey) -> str | None:
+        """This one."""
+        del key
+        return None
+
+    def others(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    async def ask(self, peer: str, path: str, query: Mapping[str, str]) -> PeerAnswer | None:
+        """Nobody is there to be asked."""
+        del peer, path, query
+        return None
