@@ -55,6 +55,7 @@ lock: ## write the locked, hashed requirements again
 	$(PYTHON) -m venv $(VENV)-lock && $(VENV)-lock/bin/python -m pip install --quiet uv
 	$(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --custom-compile-command "make lock" pyproject.toml requirements/build.in -o requirements/run.lock
 	$(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --custom-compile-command "make lock" --extra dev pyproject.toml requirements/build.in -c requirements/run.lock -o requirements/dev.lock
+	$(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --custom-compile-command "make lock" --extra kubernetes pyproject.toml requirements/build.in -c requirements/dev.lock -o requirements/image.lock
 	rm -rf $(VENV)-lock
 
 clean: ## remove the environment and everything made

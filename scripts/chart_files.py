@@ -128,7 +128,9 @@ def differing(folder: Path = CHART) -> list[str]:
     made = texts()
     found = {str(path.relative_to(folder)) for path in (folder / "files").rglob("*") if path.is_file()}
     old = [
-        name for name, text in made.items() if not (folder / name).is_file() or (folder / name).read_text("utf-8") != text
+        name
+        for name, text in made.items()
+        if not (folder / name).is_file() or (folder / name).read_text("utf-8") != text
     ]
     return sorted({*old, *(found - set(made))})
 

@@ -95,9 +95,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [apps]
   resources: [deployments, replicasets]
   verbs: [get, list, watch]
+{{- if .Values.platforms.gpustack }}
 - apiGroups: [worker.gpustack.ai]
   resources: [modeldeployments]
   verbs: [get, list, watch]
+{{- end }}
+{{- if .Values.platforms.ome }}
+- apiGroups: [ome.io]
+  resources: [inferenceservices, rolloutpolicies]
+  verbs: [get, list, watch]
+{{- end }}
 {{- range $kind, $rule := dict
   "artifacts" (list "worker.gpustack.ai" "modelartifacts")
   "kvCachePoolBindings" (list "worker.gpustack.ai" "kvcachepoolbindings")
@@ -111,7 +118,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   verbs: [get, list, watch]
 {{- end }}
 {{- end }}
-{{- if and $writes (ne (toString $status.conditionsOnTarget) "Never") }}
+{{- if and $writes .Values.platforms.gpustack (ne (toString $status.conditionsOnTarget) "Never") }}
 - apiGroups: [worker.gpustack.ai]
   resources: [modeldeployments/status]
   verbs: [patch]
@@ -122,9 +129,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [observer.modeldeployment.io]
   resources: [modeldeploymentobservations/status]
-  verbs: [get, patch]
+  verbs: [patch]
 {{- if ne (toString $status.events) "false" }}
-- apiGroups: ["", events.k8s.io]
+- apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
 {{- end }}
@@ -134,7 +141,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   verbs: [get, list, watch]
 - apiGroups: [observer.modeldeployment.io]
   resources: [canaryanalyses/status]
-  verbs: [get, patch, update]
+  verbs: [patch]
 {{- with .Values.rbac.extraRules }}
 {{ toYaml . }}
 {{- end }}

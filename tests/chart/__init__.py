@@ -1,0 +1,1 @@
+"""The chart, the image and the scaling recipes."""
