@@ -72,3 +72,6 @@ cluster-tools: $(VENV)/dev.stamp ## build etcd and kube-apiserver once into the 
 
 prove-eligibility: $(VENV)/dev.stamp ## every proof about eligibility
 	$(BIN)/python scripts/prove_eligibility.py
+
+fuzz: $(VENV)/dev.stamp ## ten minutes of CPU for each reader of foreign bytes
+	$(BIN)/python -m fuzz.all --seconds 600 --jobs 2

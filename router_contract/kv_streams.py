@@ -185,7 +185,7 @@ class KvIndexSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The whole index: residency by space, medium and group; estimated bytes beside their budget.
 
     ``cleaning`` counts entries of departed lives that no answer sees any more and that still await removal; until it
-    is 0 ``unique``, ``total`` and ``shared`` may include them.
+    is 0 ``unique`` and ``shared`` may include some of them, never more than ``total`` allows.
     """
 
     residency: tuple[Residency, ...] = ()

@@ -20,7 +20,7 @@ from typing import IO, Any, Literal, Self
 
 import msgspec
 
-from observer.collect.unfinished import UnfinishedZip
+from observer.collect.unfinished import ZIP_TROUBLE, UnfinishedZip, open_zip
 from router_contract.judging import Stored
 from router_contract.kv_streams import KvStreamSummary
 from router_contract.probes import MemberProbe
@@ -31,6 +31,7 @@ from router_contract.targets import Deployment, DeploymentKey, TargetKey
 FORMAT_VERSION = 1
 MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_EVENT_BYTES = 16 * 1024 * 1024
+MAX_MANIFEST_BYTES = 1024 * 1024
 _HIDDEN = "hidden"
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL", re.IGNORECASE)
 
@@ -227,14 +228,6 @@ def _hidden(name: str, value: Any) -> Any:
     return _without_secrets(value)
 
 
-class _FinishedZip(zipfile.ZipFile):
-    """A recording that was closed."""
-
-    def size(self, name: str) -> int:
-        """Bytes of a member when unpacked. Raises `KeyError`."""
-        return self.getinfo(name).file_size
-
-
 class Recording:
     """Reads one recording. Bodies are checked against their hash; a damaged or newer file is refused in a sentence.
 
@@ -244,8 +237,8 @@ class Recording:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._zip = _opened(path)
-        except (OSError, zipfile.BadZipFile) as error:
+            self._zip = open_zip(path)
+        except ZIP_TROUBLE as error:
             raise RecordingError(f"{path} is not a recording: {error}") from error
         self.unfinished = isinstance(self._zip, UnfinishedZip)
         try:
@@ -258,8 +251,11 @@ class Recording:
         """The manifest of a recording that can be read."""
         path, journal = self._path, journal_of(self._path)
         try:
+            size = self._zip.size("manifest.json")
+            if size > MAX_MANIFEST_BYTES:
+                raise RecordingError(f"{path} is not a recording: its manifest unpacks to {size} bytes")
             manifest = msgspec.json.decode(self._zip.read("manifest.json"), type=Manifest)
-        except (zipfile.BadZipFile, KeyError, msgspec.MsgspecError) as error:
+        except ZIP_TROUBLE as error:
             raise RecordingError(f"{path} is not a recording: {error}") from error
         if manifest.version > FORMAT_VERSION:
             raise RecordingError(
@@ -297,7 +293,7 @@ class Recording:
                     if isinstance(self._zip, UnfinishedZip) and event.body and f"bodies/{event.body}" not in self._zip:
                         return
                     yield event
-        except (OSError, KeyError, zipfile.BadZipFile, msgspec.MsgspecError) as error:
+        except ZIP_TROUBLE as error:
             raise RecordingError(f"{self._path}: {name} cannot be read: {error}") from error
 
     def _event_lines(self) -> IO[bytes]:
@@ -313,7 +309,7 @@ class Recording:
             if size > MAX_BODY_BYTES:
                 raise RecordingError(f"{self._path}: {name} unpacks to {size} bytes, at most {MAX_BODY_BYTES} are read")
             body = self._zip.read(name)
-        except (KeyError, zipfile.BadZipFile) as error:
+        except ZIP_TROUBLE as error:
             raise RecordingError(f"{self._path}: {name} cannot be read: {error}") from error
         found = hashlib.sha256(body).hexdigest()
         if found != event.body:
@@ -333,11 +329,3 @@ class Recording:
             return msgspec.json.decode(self.body(event), type=tuple[KvStreamSummary, ...])
         except msgspec.MsgspecError as error:
             raise RecordingError(f"{self._path}: bodies/{event.body} is not a set of streams: {error}") from error
-
-
-def _opened(path: Path) -> _FinishedZip | UnfinishedZip:
-    """A recording's zip, or what there is of one that was never closed."""
-    try:
-        return _FinishedZip(path)
-    except zipfile.BadZipFile:
-        return UnfinishedZip(path)

@@ -1,4 +1,4 @@
-"""What a recorder left that was killed: the members of a zip without its directory, found by their local headers."""
+"""The zip of a recording: a whole one, or what a killed recorder left, whose members are found by their local headers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,21 @@ _WITHOUT_SIZES = 0x08
 _STORED, _DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
 MAX_MEMBERS = 10_000_000
 """Members that are looked for; a recording with more is read up to there."""
+
+
+ZIP_TROUBLE = (
+    OSError,
+    KeyError,
+    EOFError,
+    ValueError,  # an offset that no file has; `msgspec` and Unicode errors are some too
+    NotImplementedError,  # a way of packing that is not known
+    RuntimeError,  # a member with a password
+    OverflowError,
+    struct.error,
+    zlib.error,
+    zipfile.BadZipFile,
+)
+"""Everything that reading a damaged or forged zip raises."""
 
 
 class _Member(NamedTuple):
@@ -91,3 +106,19 @@ class UnfinishedZip:
         if not found:
             raise zipfile.BadZipFile("File is not a zip file")
         return found
+
+
+class FinishedZip(zipfile.ZipFile):
+    """A recording that was closed."""
+
+    def size(self, name: str) -> int:
+        """Bytes of a member when unpacked. Raises `KeyError`."""
+        return self.getinfo(name).file_size
+
+
+def open_zip(path: Path) -> FinishedZip | UnfinishedZip:
+    """A recording's zip, or what there is of one that was never closed. Raises one of `ZIP_TROUBLE`."""
+    try:
+        return FinishedZip(path)
+    except zipfile.BadZipFile:
+        return UnfinishedZip(path)

@@ -138,7 +138,10 @@ def _holding(
 
 
 def _residency(index: BlockIndex, plane: Plane) -> Residency:
-    total, unique = index.total(plane), len(plane.masks)
+    # Blocks of a departed life stay in the plane until they are cleaned; what nobody holds is not shown.
+    total = index.total(plane)
+    unique = min(len(plane.masks), total)
+    exact = total >= len(plane.masks)
     holders = [hold.holder.name for hold in plane.holds.values()]
     alike = len(holders) < 2 or plane.shared > 0
     alike = alike or all(isinstance(name, StreamBlocks) and name.source.seeded is True for name in holders)
@@ -148,6 +151,6 @@ def _residency(index: BlockIndex, plane: Plane) -> Residency:
         group=plane.group,
         unique=unique,
         total=total,
-        shared=plane.shared,
-        redundancy=total / unique if alike and unique else None,
+        shared=min(plane.shared, total // 2),
+        redundancy=total / unique if alike and unique and exact else None,
     )
