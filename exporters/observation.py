@@ -164,3 +164,21 @@ _CUTS: tuple[tuple[str, Callable[[Json], Json]], ...] = (
     ("roles[].groups", _without_groups),
     ("memory", _without("memory")),
 )
+
+
+def taken_back(fields: Json, stored: Mapping[str, Any]) -> bool:
+    """Whether the stored status promises what no longer holds: more eligible endpoints, or a confirmation that is gone."""
+    held = {role.get("name"): _count(role) for role in stored.get("roles") or () if isinstance(role, Mapping)}
+    for role in fields.get("roles", ()):
+        before, now = held.get(role["name"]), _count(role)
+        if before is not None and (now is None or now < before):
+            return True
+    summary = stored.get("summary")
+    before_serving = summary.get("serving") if isinstance(summary, Mapping) else None
+    return isinstance(before_serving, str) and before_serving.isdigit() and not fields["summary"]["serving"].isdigit()
+
+
+def _count(role: Mapping[str, Any]) -> int | None:
+    endpoints = role.get("endpoints")
+    count = endpoints.get("eligible") if isinstance(endpoints, Mapping) else None
+    return count if isinstance(count, int) else None

@@ -131,6 +131,12 @@ class Judging:
         """What must survive a restart."""
         return dict(self._stored)
 
+    def forget(self, key: DeploymentKey) -> None:
+        """Another deployment takes this name: nothing that was judged or told of the earlier one is its own."""
+        for table in (self._views, self._stored, self._verdicts, self._awaited, self._proofs):
+            table.pop(key, None)
+        self._times.forget(key)
+
     def circuits(self, key: DeploymentKey, member: Member) -> CircuitReading | None:
         """The circuits that the last metrics read of a router Pod named."""
         return evidence.circuits(self._store.record(_key(key, member, Component.ROUTER)))

@@ -84,7 +84,7 @@ class Watcher:
         self._kv_judging = KvJudging(self.store, settings, self.judging.ready_replicas)
         self._kv_seen: dict[DeploymentKey, tuple[KvStreamSummary, ...]] = {}
         for key, stored in state.load().items() if state is not None else ():
-            self._load(key, stored)
+            self.recall(key, stored)
         self._supervisor = Supervisor(clock)
         self._fetcher = Fetcher(clock, settings.body_limits, keep_alive=settings.scrape.keep_alive)
         self._pool = TargetPool(
@@ -112,7 +112,8 @@ class Watcher:
         self._told = asyncio.Event()
         self._overruns: dict[TargetKey, int] = {}
 
-    def _load(self, key: DeploymentKey, stored: Stored) -> None:
+    def recall(self, key: DeploymentKey, stored: Stored) -> None:
+        """What judging remembered of a deployment before a restart or a change of owner; before it is watched."""
         self._record(lambda to: to.stored(key, stored, self._clock.now()))
         self.judging.load(key, stored)
 
@@ -262,6 +263,11 @@ class Watcher:
         except OSError as error:
             _log.error("recording ends here, the file cannot be written: %s", error.strerror or error)
             self._recorder = None
+
+    @property
+    def supervisor(self) -> Supervisor:
+        """For parts that start and stop tasks of their own."""
+        return self._supervisor
 
     def supervise(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Keep one more task running for as long as the observer runs."""
