@@ -132,7 +132,7 @@ class Rows:
             structure = b'"'.join(parts[:-1:2])
             # An even number of quotes, none of them escaped, and nothing between the labels and one blank.
             if plain and structure in names and tail[:2] == b"} " and len(parts) & 1:
-                prefix = line[: 2 - len(tail)]
+                prefix = line[: len(line) - len(tail) + 2]
                 self.names.add(names[structure])
             else:
                 name, prefix = self._unusual(line, structure, first + index, known)
