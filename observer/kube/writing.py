@@ -130,7 +130,11 @@ def decide(
     ledger = msgspec.structs.replace(ledger, pending=merged.pending)
     if not merged.changed and not _fields_differ(intent, stored):
         return _wait("nothing changed", merged.settles), ledger
-    due = 0.0 if merged.urgent or intent.pressing or ledger.written_at is None else ledger.written_at + rules.interval - now.mono
+    due = (
+        0.0
+        if merged.urgent or intent.pressing or ledger.written_at is None
+        else ledger.written_at + rules.interval - now.mono
+    )
     if due > 0:
         return _wait("the last write is too young", min(due, merged.settles)), ledger
     body = _body(intent, stored, merged.conditions)
