@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Modules are compiled when they are first imported, into a cache of their own: installing is quick, the tree stays clean.
 export PYTHONPYCACHEPREFIX ?= $(CURDIR)/$(VENV)/pycache
 
-.PHONY: help demo test lint types layers unit lock clean bench wheel prove-main prove-kv prove-eligibility prove-panels cluster-tools
+.PHONY: help demo test lint types layers unit lock clean bench wheel prove-main prove-kv prove-eligibility prove-panels prove-seen docs cluster-tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -75,3 +75,10 @@ prove-eligibility: $(VENV)/dev.stamp ## every proof about eligibility
 
 fuzz: $(VENV)/dev.stamp ## ten minutes of CPU for each reader of foreign bytes
 	$(BIN)/python -m fuzz.all --seconds 600 --jobs 2
+
+docs: $(VENV)/dev.stamp ## write the reference pages and the KV diagram from the tables
+	$(BIN)/python scripts/reference.py
+	$(BIN)/python scripts/kv_diagram.py
+
+prove-seen: $(VENV)/dev.stamp ## every proof about what people look at
+	$(BIN)/python scripts/prove_seen.py
