@@ -15,6 +15,7 @@ from observer.collect.options import BodyLimits, CanarySettings, KvEventSettings
 from observer.discover.canaries import canaries, check_providers
 from observer.discover.fleet_document import DeploymentDocument, FleetDocument
 from observer.discover.static import deployments, record_duplicates
+from observer.kube.aggregated_options import AggregatedSettings, check_files_together
 from observer.kube.options import KubernetesSettings
 from observer.yamldoc.decode import Tracker
 from observer.yamldoc.faults import Fault, did_you_mean, shown
@@ -133,6 +134,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     files: Annotated[FileSettings, Meta(description="Following configuration files.")] = FileSettings()
     otlp: Annotated[OtlpSettings, Meta(description="Pushing metrics over OTLP.")] = OtlpSettings()
     kubernetes: Annotated[KubernetesSettings, Meta(description="Watching a cluster.")] = KubernetesSettings()
+    aggregated: Annotated[AggregatedSettings, Meta(description="The aggregated API.")] = AggregatedSettings()
 
     @property
     def body_limits(self) -> BodyLimits:
@@ -271,6 +273,7 @@ def _settings(documents: list[Document], faults: list[Fault]) -> Settings:
     tracker = Tracker(documents[0].file)
     settings = tracker.decode(root, Settings) or Settings()
     _check_relations(settings, tracker)
+    check_files_together(settings.aggregated, tracker)
     check_providers([each.name for each in settings.canary.providers], settings.canary.default_provider, tracker)
     faults += tracker.faults
     return settings
