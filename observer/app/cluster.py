@@ -140,6 +140,17 @@ class Cluster:
         start("follow ownership", self._follow_ownership)
         start("look after sources", self._look)
 
+    async def set_static(self, deployments: Iterable[Deployment]) -> None:
+        """Watch these of files from now on."""
+        self._static = tuple(deployments)
+        if self.discovery.synced:
+            await self._follow()
+
+    def owns(self, key: DeploymentKey) -> bool:
+        """Whether a deployment is ours by its name; one that nobody found is decided by its name alone."""
+        uid = next((owned_uid(each) for each in self._found if each.deployment.key == key), str(key))
+        return self._ownership.owns(uid)
+
     def faults(self) -> tuple[SourceFault, ...]:
         """Every kind of object that cannot be read now."""
         ours = self.observations.fault() if self._settings.status.enabled else None

@@ -41,7 +41,7 @@ def run_demo(
     *, scenario: str | None = None, once: bool = False, duration: float | None = None, listen: str | None = None
 ) -> None:
     """A simulated fleet on loopback and the observer on it. ``once`` prints one table when every target was read."""
-    _run(_demo(scenario, once=once, duration=duration, listen=listen))
+    run_blocking(_demo(scenario, once=once, duration=duration, listen=listen))
 
 
 def run_serve(
@@ -52,12 +52,12 @@ def run_serve(
     Raises `SettingsError`, `ListenError`, `RecordingError` or `StateError` before anything begins.
     """
     configuration = load_files(files)
-    _run(_serve(files, configuration, listen, record, state))
+    run_blocking(_serve(files, configuration, listen, record, state))
 
 
 def run_replay(file: Path, *, speed: float = 0.0) -> Outcome:
     """What a recording comes to in the same pipeline, at ``speed`` times its own pace (0: without waiting)."""
-    return _run(_replay(file, speed))
+    return run_blocking(_replay(file, speed))
 
 
 def run_canary_simulation(recording: Path, definitions: Sequence[Path]) -> list[dict[str, Any]]:
@@ -65,7 +65,8 @@ def run_canary_simulation(recording: Path, definitions: Sequence[Path]) -> list[
     return asyncio.run(simulate(recording, load_analyses(definitions)))
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """Run the work to its end on a loop of its own, with what a process of ours needs set up."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     tune_allocator()
     raise_file_limit()
@@ -73,7 +74,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 
 @asynccontextmanager
-async def _until_stopped() -> AsyncIterator[asyncio.Event]:
+async def until_stopped() -> AsyncIterator[asyncio.Event]:
     """An event that SIGINT and SIGTERM set, so that everything ends in order."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -162,7 +163,7 @@ async def _serve(
             )
         kept = stack.enter_context(StateFile(state)) if state is not None else None
         async with (
-            _until_stopped() as stop,
+            until_stopped() as stop,
             _following(files, configuration, clock, listen=listen, recorder=recorder, state=kept) as watcher,
         ):
             for notice in (*configuration.notices, *(kept.damaged if kept is not None else ())):
@@ -179,7 +180,7 @@ async def _demo(scenario: str | None, *, once: bool, duration: float | None, lis
     clock = SystemClock()
     console(stderr=True).print("starting the simulated fleet …")
     async with (
-        _until_stopped() as stop,
+        until_stopped() as stop,
         SimulatedFleet(clock=clock, hooks=publishing(clock)) as simulated,
         _control(simulated) as control,
     ):
@@ -270,5 +271,5 @@ def _reports(watcher: Watcher) -> list[DeploymentReport]:
 
 
 async def _replay(file: Path, speed: float) -> Outcome:
-    async with _until_stopped() as stop:
+    async with until_stopped() as stop:
         return await replay(file, speed, stop)

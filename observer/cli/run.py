@@ -44,16 +44,53 @@ def demo(scenario: str | None, once: bool, duration: float | None, listen: str |
 
 
 @click.command(epilog=EPILOG)
-@_CONFIG
+@click.option("--config", "-c", "config", type=_FILES, multiple=True, metavar="FILE", help="A settings or fleet file, or a folder of them; may be repeated.")  # fmt: skip
+@click.option("--kubernetes", is_flag=True, help="Watch a cluster: the one we run in, or that of --kubeconfig.")
+@click.option("--kubeconfig", metavar="FILE", help="Credentials of the cluster, instead of those of the Pod we run in.")
+@click.option("--context", metavar="NAME", help="The kubeconfig's context, instead of its current one.")
 @_LISTEN
 @click.option("--record", type=_FILES, metavar="FILE", help="Also keep all that is read in this .obsrec file.")
 @_STATE
-def serve(config: tuple[Path, ...], listen: str | None, record: Path | None, state: Path | None) -> None:
-    """Watch the targets that files name, and answer over HTTP until stopped."""
+def serve(
+    config: tuple[Path, ...],
+    kubernetes: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    listen: str | None,
+    record: Path | None,
+    state: Path | None,
+) -> None:
+    """Watch the targets that files name, or a cluster, and answer over HTTP until stopped."""
+    _check_source(config, kubernetes=kubernetes, cluster=kubeconfig or context, state=state)
+    if kubernetes:
+        _serve_cluster(config, kubeconfig=kubeconfig, context=context, listen=listen, record=record)
+        return
     from observer.app import run_serve  # noqa: PLC0415 - the application is loaded only where it runs
 
     with explained():
         run_serve(config, listen=listen, record=record, state=state)
+
+
+def _serve_cluster(
+    config: tuple[Path, ...], *, kubeconfig: str | None, context: str | None, listen: str | None, record: Path | None
+) -> None:
+    from observer.app import ClusterError, run_serve_cluster  # noqa: PLC0415 - the application is loaded only where it runs
+
+    with explained():
+        try:
+            run_serve_cluster(config, kubeconfig=kubeconfig, context=context, listen=listen, record=record)
+        except ClusterError as error:
+            raise CommandFailed(str(error)) from error
+
+
+def _check_source(config: tuple[Path, ...], *, kubernetes: bool, cluster: str | None, state: Path | None) -> None:
+    """Raises `click.UsageError` for options that do not go together."""
+    if not kubernetes and not config:
+        raise click.UsageError("found neither --config nor --kubernetes; want at least one")
+    if not kubernetes and cluster:
+        raise click.UsageError("--kubeconfig and --context belong to --kubernetes")
+    if kubernetes and state is not None:
+        raise click.UsageError("with --kubernetes nothing is kept in a file: observations keep it in the cluster")
 
 
 @click.command(epilog=EPILOG)

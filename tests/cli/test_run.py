@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 
 from exporters.listening import ListenError
 from observer.app.replay import Outcome
+from observer.app.serve_cluster import ClusterError
 from observer.cli import main
 from observer.collect.recording import RecordingError
 from observer.settings import load_files
@@ -52,6 +53,8 @@ class App:
         return SimpleNamespace(
             run_demo=lambda **more: self._called("demo", more),
             run_serve=lambda files, **more: self._called("serve", files, more),
+            run_serve_cluster=lambda files, **more: self._called("cluster", files, more),
+            ClusterError=ClusterError,
             run_replay=self._replayed,
         )
 
@@ -108,9 +111,33 @@ def test_how_a_run_fails(app: App, capsys, error: BaseException, code: int, part
     assert part in capsys.readouterr().err
 
 
-def test_serve_needs_files(app: App, capsys) -> None:
-    assert main(("serve",)) == 2
-    assert "Missing option '--config'" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "want at least one"),
+        (["--config", "f.yaml", "--kubeconfig", "k"], "belong to --kubernetes"),
+        (["--config", "f.yaml", "--context", "c"], "belong to --kubernetes"),
+        (["--kubernetes", "--state", "s.db"], "observations keep it in the cluster"),
+    ],
+    ids=["nothing to watch", "kubeconfig alone", "context alone", "two places of state"],
+)
+def test_serve_needs_something_to_watch_and_options_that_go_together(
+    app: App, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert main(["serve", *arguments]) == 2
+    assert said in capsys.readouterr().err
+    assert app.calls == []
+
+
+def test_serve_kubernetes_needs_no_file(app: App) -> None:
+    assert main(["serve", "--kubernetes", "--kubeconfig", "k", "--context", "c"]) == 0
+    assert app.calls == [("cluster", (), {"kubeconfig": "k", "context": "c", "listen": None, "record": None})]
+
+
+def test_a_cluster_that_cannot_be_watched_is_a_sentence(app: App, capsys: pytest.CaptureFixture[str]) -> None:
+    app.error = ClusterError("kubeconfig k: found no such file, wanted a kubeconfig")
+    assert main(["serve", "--kubernetes", "--kubeconfig", "k"]) == 1
+    assert "found no such file" in capsys.readouterr().err
 
 
 def test_check_says_well(tmp_path: Path, capsys) -> None:
