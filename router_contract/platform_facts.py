@@ -150,6 +150,16 @@ class RouterContract(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     metrics: ContractMetrics | None = None
 
 
+class ReasonFact(msgspec.Struct, frozen=True, kw_only=True):
+    """What a platform's own document advises for one reason. ``course`` is a word of `Finding.advice`."""
+
+    condition: str
+    reason: str
+    course: str
+    whose: str
+    hint: str
+
+
 class PlatformFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a platform says about one deployment. Defaults are those of a static file: nothing was looked at.
 
@@ -182,3 +192,4 @@ class PlatformFacts(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str | Unset | None = msgspec.UNSET
     port: int | None = None
     eviction_note: str = ""
+    reasons: tuple[ReasonFact, ...] = ()

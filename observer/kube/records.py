@@ -84,7 +84,10 @@ class Container(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is kept of a Pod. ``ip`` is ``None`` before it has one; ``phase`` is as written, empty when nobody says."""
+    """What is kept of a Pod. ``ip`` is ``None`` before it has one; ``phase`` is as written, empty when nobody says.
+
+    ``conditions`` are the types and statuses of all its conditions.
+    """
 
     uid: str
     namespace: str
@@ -97,6 +100,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ip: str | None = None
     phase: str = ""
     ready: Ready = Ready.UNKNOWN
+    conditions: Pairs = ()
     terminating: bool = False
     created: str = ""
     containers: tuple[Container, ...] = ()
@@ -237,6 +241,7 @@ class PodDecoder:
             ip=status.pod_ip or None,
             phase=sys.intern(status.phase),
             ready=_ready(status.conditions),
+            conditions=self._pairs({each.type: each.status for each in status.conditions or ()}),
             terminating=meta.deletion_timestamp is not None,
             created=sys.intern(meta.creation_timestamp or ""),
             containers=tuple(self._container(each, statuses.get(each.name)) for each in spec.containers or ()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 
@@ -85,10 +86,11 @@ def _paths(owner: msgspec.Struct, tracker: Tracker) -> None:
     for name, encoded in zip(owner.__struct_fields__, owner.__struct_encode_fields__, strict=True):
         value = getattr(owner, name)
         if name in _PATH_KEYS and isinstance(value, str):
-            _said(owner, encoded, tracker, lambda value=value: (parse(value), check_template(value)))  # type: ignore[misc]  # a default argument binds the loop's value
+            _said(owner, encoded, tracker, partial(parse, value))
+            _said(owner, encoded, tracker, partial(check_template, value))
     if isinstance(owner, StatusRule):
         for key, path in owner.words:
-            _said(owner, f"words.{key}", tracker, lambda path=path: parse(path))  # type: ignore[misc]  # as above
+            _said(owner, f"words.{key}", tracker, partial(parse, path))
 
 
 def _take(take: Take, tracker: Tracker) -> None:
@@ -98,16 +100,16 @@ def _take(take: Take, tracker: Tracker) -> None:
             take, given[1] if given else "", " and ".join(given) or "no source", f"one of {', '.join(_SOURCES)}"
         )
     if take.pattern is not None:
-        _said(take, "pattern", tracker, lambda: pattern(take.pattern or ""))
+        _said(take, "pattern", tracker, partial(pattern, take.pattern))
     if take.fixed is not None:
-        _said(take, "fixed", tracker, lambda: check_template(take.fixed or ""))
+        _said(take, "fixed", tracker, partial(check_template, take.fixed))
     if take.only_mapped and not take.map:
         tracker.fault(take, "onlyMapped", "true without `map`", "a `map`")
 
 
 def _labels(owner: msgspec.Struct, key: str, labels: tuple[tuple[str, str], ...], tracker: Tracker) -> None:
     for name, value in labels:
-        _said(owner, f"{key}.{name}", tracker, lambda value=value: check_template(value))  # type: ignore[misc]  # as above
+        _said(owner, f"{key}.{name}", tracker, partial(check_template, value))
 
 
 def _role(role: RoleRule, tracker: Tracker) -> None:

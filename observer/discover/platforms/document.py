@@ -352,6 +352,9 @@ class PlatformDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     container: Annotated[
         tuple[str, ...], Meta(description="Serving container, the first of these that a Pod has; else the first.")
     ] = ()
+    ready: Annotated[tuple[str, ...], Meta(description="Pod conditions that must all be True for a ready member.")] = (
+        "Ready",
+    )
     roles: Annotated[tuple[RoleRule, ...], Meta(description="Its roles; a Pod takes the first that fits.")]
     replicas: Annotated[ReplicaRule, Meta(description="How Pods form replicas.")] = ReplicaRule()
     api: Annotated[EndpointRule | None, Meta(description="Where an engine serves.")] = None

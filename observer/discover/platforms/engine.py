@@ -1,0 +1,234 @@
+"""Objects of one platform to what discovery yields: pure, one deployment at a time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from observer.discover.platforms import paths
+from observer.discover.platforms.document import (
+    PlatformDocument,
+    PodRule,
+    ReplicaRule,
+    RouterRule,
+    StatusPolicy,
+    StoreRule,
+)
+from observer.discover.platforms.facts import facts
+from observer.discover.platforms.load import Platform
+from observer.discover.platforms.members import Listeners, MemberBuilder, Refusal, container_of, moment
+from observer.discover.platforms.objects import Objects
+from observer.discover.platforms.roles import RoleBuilder, specs
+from observer.discover.platforms.select import IGNORE, Left, Selector
+from observer.discover.platforms.taking import Scope, count, label, present, text
+from observer.discover.platforms.world import Need, Reader, World
+from observer.kube.records import Document, Pod
+from router_contract.discovered import Discovered, ObjectReference
+from router_contract.targets import (
+    Deployment,
+    DeploymentKey,
+    EndpointType,
+    RouterDeclaration,
+    StoreDeclaration,
+)
+
+MAX_PAIRS = 64
+"""Most labels or annotations of a target that are passed on."""
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """One deployment, what was looked at for it, and the Pods with its labels that were not taken."""
+
+    discovered: Discovered
+    needed: frozenset[Need]
+    left: tuple[Left, ...] = ()
+
+
+def targets(platform: Platform, documents: Iterable[Document], world: World) -> Iterator[Document]:
+    """The objects that stand for deployments; where Pods do, one made up for each group of them."""
+    if platform.document.target.group_by:
+        seen: dict[tuple[str, str], Document] = {}
+        for pod in world.pods():
+            made = group_of(platform, pod)
+            if made is not None:
+                seen.setdefault((made.namespace, made.name), made)
+        yield from seen.values()
+        return
+    yield from (each for each in documents if watched(platform, each))
+
+
+def watched(platform: Platform, target: Document) -> bool:
+    """Whether an object is a deployment of the platform that nobody opted out."""
+    annotations = paths.first(target.body, "metadata.annotations")
+    if isinstance(annotations, Mapping) and annotations.get(IGNORE) == "true":
+        return False
+    when = platform.document.target.when
+    return not when or present(when, _scope(target))
+
+
+def group_of(platform: Platform, pod: Pod) -> Document | None:
+    """The made-up target of a Pod on a platform that groups Pods by labels, ``None`` when it lacks one of them."""
+    keys = platform.document.target.group_by
+    values = [label(pod.labels, key) for key in keys]
+    if not keys or not all(values):
+        return None
+    name = "-".join(value for value in values if value)
+    digest = hashlib.sha256("\0".join([platform.name, pod.namespace, *map(str, values)]).encode()).hexdigest()[:16]
+    labels = dict(zip(keys, map(str, values), strict=True))
+    return Document(
+        uid=f"{platform.name}:{digest}",
+        namespace=pod.namespace,
+        name=name,
+        resource_version="",
+        generation=None,
+        body={"metadata": {"name": name, "namespace": pod.namespace, "labels": labels}},
+    )
+
+
+def discover(
+    platform: Platform,
+    target: Document,
+    world: World,
+    *,
+    now: float,
+    refusal: Refusal,
+    conditions_map: bool | None = None,
+) -> Found:
+    """One deployment. ``now`` is wall seconds; ``refusal`` judges the Pods' addresses."""
+    document, reader, left = platform.document, Reader(world), list[Left]()
+    scope = _scope(target)
+    complete = reader.complete(target.namespace)
+    selector = Selector(platform, target, reader)
+    pods = selector.select(_pod_rule(platform, target), scope, left)
+    members = MemberBuilder(document.replicas, document.ready, refusal)
+    found = specs(document, scope, pods)
+    roles = RoleBuilder(document, members, left, complete=complete).build(found, pods)
+    router = _router(document.router, selector, scope, refusal, left)
+    namespaced = {source.name: source.namespaced for source in document.sources}
+    said = facts(
+        document,
+        msgspec.structs.replace(scope, member_labels={pod.uid: pod.labels for pod in pods}),
+        roles,
+        router,
+        Objects(reader, target, namespaced),
+        reader.faults(target.namespace),
+        now,
+    )
+    operator = said.operator
+    deployment = Deployment(
+        key=DeploymentKey(target.namespace, target.name),
+        uid=target.uid,
+        platform=platform.name,
+        source=platform.name,
+        model=text(document.model, _at_first(scope, document, pods)) or None,
+        endpoint_type=_endpoint_type(document, scope),
+        generation=target.generation,
+        observed_generation=getattr(operator, "observed_generation", None),
+        created_at=moment(paths.as_text(scope.field("metadata.creationTimestamp"))),
+        deleting=scope.field("metadata.deletionTimestamp") is not None,
+        complete=complete,
+        roles=roles,
+        router=router,
+        stores=tuple(_stores(document.stores, scope)),
+        facts=tuple(_words(document, scope)),
+    )
+    return Found(
+        discovered=Discovered(
+            deployment=deployment,
+            facts=said,
+            target=None if document.target.group_by else _reference(platform, target),
+            labels=_pairs(target, "labels"),
+            annotations=_pairs(target, "annotations"),
+            conditions_map=False if document.target.status_policy is StatusPolicy.NEVER else conditions_map,
+        ),
+        needed=frozenset(reader.needed),
+        left=tuple(left),
+    )
+
+
+def _scope(target: Document) -> Scope:
+    return Scope(body=target.body, holes={"name": target.name, "namespace": target.namespace})
+
+
+def _pod_rule(platform: Platform, target: Document) -> PodRule:
+    """The rule for engine Pods; where Pods are grouped, their group is part of it."""
+    rule = platform.document.pods
+    keys = platform.document.target.group_by
+    if not keys:
+        return rule
+    held = target.body["metadata"]["labels"]
+    return msgspec.structs.replace(rule, labels=(*((key, held[key]) for key in keys), *rule.labels))
+
+
+def _at_first(scope: Scope, document: PlatformDocument, pods: Sequence[Pod]) -> Scope:
+    """The scope at one engine Pod: the model's name may stand only on its command line."""
+    return scope.of_pod(pods[0], container_of(pods[0], document.container)) if pods else scope
+
+
+def _router(
+    rule: RouterRule | None, selector: Selector, scope: Scope, refusal: Refusal, left: list[Left]
+) -> RouterDeclaration | None:
+    """The declared router with its Pods. A router Pod serves, and is on no seat."""
+    if rule is None or (rule.when and not present(rule.when, scope)):
+        return None
+    pods = selector.select(rule.pods, scope, left)
+    if rule.when_pods and not pods:
+        return None
+    scopes = [scope.of_pod(pod, container_of(pod, rule.container)) for pod in pods]
+    near = scopes[0] if scopes else scope
+    builder = MemberBuilder(ReplicaRule(), ("Ready",), refusal)
+    listeners = Listeners(api=rule.api, metrics=rule.metrics)
+    return RouterDeclaration(
+        name=text(rule.name, near) or "",
+        software=text(rule.software, near) or "",
+        version=text(rule.version, near) or None,
+        desired=count(rule.desired, near),
+        members=tuple(builder.build(each, listeners, serves=True) for each in scopes),
+    )
+
+
+def _stores(rules: Iterable[StoreRule], scope: Scope) -> Iterator[StoreDeclaration]:
+    for rule in rules:
+        name = text(rule.name, scope)
+        if name:
+            yield StoreDeclaration(
+                name=name,
+                software=text(rule.software, scope) or "",
+                tenant=text(rule.tenant, scope) or None,
+                connector=text(rule.connector, scope) or "",
+            )
+
+
+def _endpoint_type(document: PlatformDocument, scope: Scope) -> EndpointType:
+    written = (text(document.endpoint_type, scope) or "").lower()
+    return next((each for each in EndpointType if each.lower() == written), EndpointType.CHAT)
+
+
+def _words(document: PlatformDocument, scope: Scope) -> Iterator[tuple[str, str]]:
+    for name, path in document.status.words:
+        value = paths.as_text(scope.field(path))
+        if value is not None:
+            yield name, value
+
+
+def _reference(platform: Platform, target: Document) -> ObjectReference:
+    rule = platform.document.target
+    return ObjectReference(
+        group=rule.group,
+        version=rule.version,
+        kind=rule.kind,
+        plural=rule.plural,
+        namespace=target.namespace,
+        name=target.name,
+        uid=target.uid,
+    )
+
+
+def _pairs(target: Document, key: str) -> tuple[tuple[str, str], ...]:
+    held = paths.first(target.body, f"metadata.{key}")
+    if not isinstance(held, Mapping):
+        return ()
+    return tuple(sorted((str(name), str(value)) for name, value in held.items() if name != _APPLIED)[:MAX_PAIRS])

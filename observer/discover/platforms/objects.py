@@ -1,0 +1,132 @@
+"""Facts from objects that the target refers to, or that refer to its Pods: binding, quota, weights, the router's object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from observer.discover.platforms import paths
+from observer.discover.platforms.document import BindingRule, ObjectRule, QuotaRule, RouterRule, WeightsRule
+from observer.discover.platforms.select import controller
+from observer.discover.platforms.taking import Scope, text
+from observer.discover.platforms.world import Reader, owner_uids
+from observer.kube.records import Document
+from router_contract.platform_facts import BindingFact, RouterObjectsFact, Unset, WeightsFact, WorkloadFact
+from router_contract.targets import Ready, Role, RouterDeclaration
+
+
+class Objects:
+    """Looks up objects for one deployment. ``namespaced`` says of each source whether its objects lie in namespaces."""
+
+    def __init__(self, reader: Reader, target: Document, namespaced: Mapping[str, bool]) -> None:
+        self._reader = reader
+        self._target = target
+        self._namespaced = namespaced
+
+    def _named(self, source: str, name: str) -> Document | Unset | None:
+        namespace = self._target.namespace if self._namespaced[source] else ""
+        return self._reader.object(source, namespace, name)
+
+    def _referred(self, rule: ObjectRule, scope: Scope) -> tuple[str, Document | Unset | None]:
+        """The name referred to, empty for none, and the object."""
+        name = text(rule.name, scope) or ""
+        return name, self._named(rule.source, name) if name else None
+
+    def binding(self, rule: BindingRule | None, scope: Scope) -> BindingFact | Unset | None:
+        """The cache binding, ``None`` when the referenced one does not exist (or none is referred to)."""
+        if rule is None:
+            return msgspec.UNSET
+        name, found = self._referred(rule, scope)
+        if found is None or isinstance(found, msgspec.UnsetType):
+            return found
+        ready = all(paths.as_text(paths.first(found.body, path)) in words.split("|") for path, words in rule.ready)
+        return BindingFact(
+            name=name,
+            ready=ready,
+            deleting=_deleting(found),
+            domain_read=rule.domain is None or paths.first(found.body, rule.domain) is not None,
+        )
+
+    def weights(self, rule: WeightsRule | None, scope: Scope, roles: Sequence[Role]) -> WeightsFact | Unset | None:
+        """The model artifact, ``None`` when none is referred to. That Pods have the weights shows in their containers."""
+        if rule is None:
+            return msgspec.UNSET
+        name, found = self._referred(rule, scope)
+        if not name:
+            return None
+        if isinstance(found, msgspec.UnsetType):
+            return msgspec.UNSET
+        delivery = text(rule.delivery, scope)
+        return WeightsFact(
+            found=found is not None,
+            resolved=found is not None and paths.first(found.body, rule.resolved) is not None,
+            delivery=delivery or "Mount",
+            pods_have_them=_have(roles, delivery),
+        )
+
+    def workloads(self, rule: QuotaRule | None, roles: Sequence[Role]) -> tuple[WorkloadFact, ...] | Unset:
+        """The quota objects of the deployment's Pods. Role and ordinal are those of the Pods, never parsed from names."""
+        if rule is None:
+            return msgspec.UNSET
+        places = {
+            member.uid: (role.name, replica.ordinal)
+            for role in roles
+            for replica in role.replicas
+            for member in replica.members
+        }
+        found = self._reader.owned(rule.source, self._target.namespace, sorted(places))
+        if isinstance(found, msgspec.UnsetType):
+            return msgspec.UNSET
+        return tuple(_workload(rule, each, places) for each in found)
+
+    def router(
+        self, rule: RouterRule | None, scope: Scope, router: RouterDeclaration | None
+    ) -> RouterObjectsFact | Unset | None:
+        """The object that keeps the router's Pods; one of the same name that is somebody else's is none."""
+        if rule is None or rule.workload is None or router is None:
+            return msgspec.UNSET
+        found = self._named(rule.workload.source, text(rule.workload.name, scope) or "")
+        if isinstance(found, msgspec.UnsetType):
+            return msgspec.UNSET
+        if found is None or controller(found)[2] != self._target.uid:
+            return RouterObjectsFact(deployed=False)
+        return RouterObjectsFact(ready=paths.whole(paths.first(found.body, rule.workload.ready)) or 0)
+
+
+def _deleting(document: Document) -> bool:
+    return paths.first(document.body, "metadata.deletionTimestamp") is not None
+
+
+def _have(roles: Sequence[Role], delivery: str | None) -> bool | None:
+    """Whether the Pods that run have the weights: a mounted claim before any container starts, a download before Ready."""
+    running = [member for role in roles for member in role.members() if member.started and not member.ancillary]
+    if not running or delivery is None:
+        return None
+    return True if delivery == "Mount" else all(member.ready is Ready.TRUE for member in running)
+
+
+def _workload(rule: QuotaRule, found: Document, places: Mapping[str, tuple[str, int | None]]) -> WorkloadFact:
+    role, ordinal = next(places[uid] for uid in owner_uids(found) if uid in places)
+    conditions = paths.every(found.body, "status.conditions[status=True]")
+    types = {str(each.get("type")) for each in conditions}
+    reasons = {f"{each.get('type')}/{each.get('reason')}" for each in conditions}
+    return WorkloadFact(
+        role=role,
+        ordinal=ordinal,
+        reserved=rule.reserved in types,
+        preempted=any(word in types or word in reasons for word in rule.preempted),
+        deactivated=rule.active is not None and paths.first(found.body, rule.active) is False,
+        flavors=_flavors(rule, found.body),
+    )
+
+
+def _flavors(rule: QuotaRule, body: Mapping[str, Any]) -> tuple[str, ...]:
+    if rule.flavors is None:
+        return ()
+    found = set()
+    for mapping in paths.every(body, rule.flavors):
+        if isinstance(mapping, Mapping):
+            found |= {str(flavor) for resource, flavor in mapping.items() if resource not in rule.common}
+    return tuple(sorted(found))

@@ -1,0 +1,170 @@
+"""Which Pods belong to a deployment: labels, the chain of owners, and the reason for each that was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from observer.discover.platforms import paths
+from observer.discover.platforms.document import PodRule
+from observer.discover.platforms.load import Platform
+from observer.discover.platforms.taking import Scope, label
+from observer.discover.platforms.world import Reader
+from observer.kube.records import Document, Pairs, Pod
+
+IGNORE = "observer.modeldeployment.io/ignore"
+"""Annotation of a target or Pod that is not to be watched, when it is `true`."""
+
+_NOTHING = ("\0",)
+"""Values that no label can have."""
+
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+class Left(msgspec.Struct, frozen=True):
+    """A Pod that was not taken, and why."""
+
+    pod: str
+    why: str
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What one label must be: one of ``values``, or any value, or absent."""
+
+    key: str
+    values: tuple[str, ...] = ()
+    absent: bool = False
+    unless: bool = False
+
+    def fits(self, pairs: Pairs) -> bool:
+        """Whether labels are as wanted."""
+        value = label(pairs, self.key)
+        if self.absent:
+            return value is None
+        if self.unless:
+            return value not in self.values
+        return value is not None and (not self.values or value in self.values)
+
+
+def wanted(labels: Iterable[tuple[str, str]], fill: Callable[[str], str]) -> tuple[Wanted, ...]:
+    """The requirements of a mapping of labels: `a|b`, `*` and `!` are as in the document."""
+    found = []
+    for key, value in labels:
+        if value in {"*", "!"}:
+            found.append(Wanted(fill(key), absent=value == "!"))
+        else:
+            found.append(Wanted(fill(key), tuple(fill(each) for each in value.split("|"))))
+    return tuple(found)
+
+
+def fits(pairs: Pairs, requirements: Iterable[Wanted]) -> bool:
+    """Whether labels are as wanted in everything."""
+    return all(each.fits(pairs) for each in requirements)
+
+
+def requirements(rule: PodRule, scope: Scope) -> tuple[Wanted, ...] | None:
+    """Everything that a rule wants of a Pod's labels; ``None`` when its selector is absent or empty: no Pod then."""
+    found = wanted(rule.labels, scope.filled)
+    if rule.selector is None:
+        return found
+    selector = scope.field(rule.selector)
+    more = _of_selector(selector) if isinstance(selector, Mapping) else ()
+    return (*found, *more) if more else None
+
+
+def _of_selector(selector: Mapping[str, Any]) -> tuple[Wanted, ...]:
+    """A LabelSelector, or a plain mapping of labels. An operator that we do not know fits nothing."""
+    expressions = selector.get("matchExpressions")
+    plain = selector.get("matchLabels") if "matchLabels" in selector or expressions is not None else selector
+    found = [Wanted(key, (value,)) for key, value in (plain or {}).items() if isinstance(value, str)]
+    for each in expressions or ():
+        key, operator = str(each.get("key")), each.get("operator")
+        values = tuple(str(value) for value in each.get("values") or ())
+        shapes = {
+            "In": Wanted(key, values or _NOTHING),
+            "NotIn": Wanted(key, values, unless=True),
+            "Exists": Wanted(key),
+            "DoesNotExist": Wanted(key, absent=True),
+        }
+        found.append(shapes.get(str(operator), Wanted(key, _NOTHING)))
+    return tuple(found)
+
+
+class Selector:
+    """Selects Pods for one target."""
+
+    def __init__(self, platform: Platform, target: Document, reader: Reader) -> None:
+        self._platform = platform
+        self._target = target
+        self._reader = reader
+        self._kinds = {source.kind: source.name for source in platform.document.sources}
+        self._namespaced = {source.name: source.namespaced for source in platform.document.sources}
+
+    def select(self, rule: PodRule, scope: Scope, left: list[Left]) -> tuple[Pod, ...]:
+        """The Pods that a rule names, by name. What has the labels and is not taken goes to ``left``."""
+        wants = requirements(rule, scope)
+        if not wants:
+            return ()
+        taken = []
+        for pod in self._candidates(rule, wants):
+            if not fits(pod.labels, wants):
+                continue
+            why = _ended(pod) or self._owner_fault(rule.owner, pod)
+            if why:
+                left.append(Left(pod.name, why))
+            else:
+                taken.append(pod)
+        return tuple(sorted(taken, key=lambda pod: pod.name))
+
+    def _candidates(self, rule: PodRule, wants: Sequence[Wanted]) -> Sequence[Pod]:
+        """As few Pods as one index gives: a label with a template is the most selective, then any exact one."""
+        exact = [each for each in wants if len(each.values) == 1 and not each.unless]
+        templated = {key for key, value in rule.labels if "{" in value}
+        namespace = self._target.namespace
+        best = next((each for each in exact if each.key in templated), None)
+        if best is None:
+            best = next((each for each in exact if rule.selector is not None), exact[0] if exact else None)
+        if best is None:
+            return self._reader.in_namespace(namespace)
+        return self._reader.labelled(namespace, best.key, best.values[0])
+
+    def _owner_fault(self, chain: tuple[str, ...], pod: Pod) -> str:
+        """Why a Pod is not the target's by its controllers, or nothing. A step that nobody may read is believed."""
+        if not chain:
+            return ""
+        owner = pod.owner
+        child = "it"
+        kind, name, uid = ("", "", "") if owner is None else (owner.kind, owner.name, owner.uid)
+        for place, wanted_kind in enumerate(chain):
+            if kind != wanted_kind:
+                found = f"a {kind} {name}" if kind else "nothing"
+                return f"{child} is controlled by {found}, wanted a {wanted_kind}"
+            if place == len(chain) - 1:
+                break
+            source = self._kinds[wanted_kind]
+            found_object = self._reader.object(source, self._target.namespace if self._namespaced[source] else "", name)
+            if isinstance(found_object, msgspec.UnsetType):
+                return ""
+            if found_object is None or found_object.uid != uid:
+                return f"its {wanted_kind} {name} does not exist" + (" any more" if found_object is not None else "")
+            child = f"its {wanted_kind} {name}"
+            kind, name, uid = controller(found_object)
+        if uid != self._target.uid:
+            return f"{child} is controlled by another {kind} {name} (UID {uid})"
+        return ""
+
+
+def controller(document: Document) -> tuple[str, str, str]:
+    """Kind, name and UID of an object's controller, empty without one."""
+    owners = paths.every(document.body, "metadata.ownerReferences[controller=true]")
+    if not owners:
+        return "", "", ""
+    return tuple(str(owners[0].get(key, "")) for key in ("kind", "name", "uid"))  # type: ignore[return-value]  # three keys
+
+
+def _ended(pod: Pod) -> str:
+    if label(pod.annotations, IGNORE) == "true":
+        return f"its annotation {IGNORE} says so"
+    return f"it ended: phase {pod.phase}" if pod.phase in _ENDED else ""
