@@ -1,0 +1,1 @@
+"""The scaling recipes, judged by small clients of KEDA and of HPA."""
