@@ -59,9 +59,14 @@ def _document(body: bytes) -> dict[str, Any]:
         raise
     except ValueError:
         raise _BadError("it is empty" if not body.strip() else "it is not JSON") from None
-    if not isinstance(document, dict) or document.get("status") not in {"success", "error"}:
+    if not isinstance(document, dict) or not _is_one_of(document.get("status"), ("success", "error")):
         raise _BadError("it is JSON without a status of success or error")
     return document
+
+
+def _is_one_of(found: Any, words: tuple[str, ...]) -> bool:
+    """Whether a foreign value is one of these words. A set cannot be asked: an object or array has no hash."""
+    return isinstance(found, str) and found in words
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -84,7 +89,7 @@ def _error(document: dict[str, Any]) -> str:
 def _answer(document: dict[str, Any], query: str) -> QueryAnswer:
     data = document.get("data")
     kind = data.get("resultType") if isinstance(data, dict) else None
-    if not isinstance(data, dict) or kind not in set(ResultType):
+    if not isinstance(data, dict) or not _is_one_of(kind, tuple(ResultType)):
         raise _BadError("no data with a known resultType")
     result = data.get("result")
     if not isinstance(result, list):
