@@ -4,15 +4,44 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import ssl
 from pathlib import Path
 
 import msgspec
 
 
+class ServerTls(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of our own certificate and, for clients that prove who they are by theirs, of their authority."""
+
+    cert_file: str
+    key_file: str
+    client_ca_file: str | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """The context of a listener. Raises `ListenError`, which names the files and nothing that is in them.
+
+        A client without a certificate is let into the handshake, because probes have none; each request is judged.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(self.cert_file, self.key_file)
+            if self.client_ca_file is not None:
+                context.load_verify_locations(self.client_ca_file)
+                context.verify_mode = ssl.CERT_OPTIONAL
+        except (OSError, ssl.SSLError) as error:
+            files = ", ".join(file for file in (self.cert_file, self.key_file, self.client_ca_file) if file)
+            why = error.strerror or type(error).__name__
+            raise ListenError(f"cannot serve HTTPS with {files}: {why}; want PEM files that belong together") from None
+        return context
+
+
 class Listen(msgspec.Struct, frozen=True, kw_only=True):
     """Where to listen and what to allow. ``port`` 0 takes a free one. Times in seconds, sizes in bytes.
 
-    ``response_bytes`` bounds one answer; ``/metrics`` has the renderer's bound on series instead.
+    ``response_bytes`` bounds one answer; ``/metrics`` has the renderer's bound on series instead. ``in_flight`` bounds
+    the requests that are answered at once, ``connections`` the clients that are connected: past it the longest idle one
+    makes room. ``tls`` serves HTTPS and, with a client authority, takes its certificates instead of a token.
     """
 
     host: str = "127.0.0.1"
@@ -24,6 +53,14 @@ class Listen(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes: int = 65_536
     response_bytes: int = 32 << 20
     stop_seconds: float = 5.0
+    connections: int = 512
+    keep_alive_seconds: float = 75.0
+    tls: ServerTls | None = None
+
+    @property
+    def guarded(self) -> bool:
+        """Whether whoever asks must prove who it is."""
+        return self.token is not None or (self.tls is not None and self.tls.client_ca_file is not None)
 
 
 class ListenError(Exception):

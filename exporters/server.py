@@ -1,7 +1,7 @@
-"""The plain HTTP listener: who may ask, how much may be asked at once, and how it starts and stops.
+"""The plain listener: who may ask, how much may be asked at once, and how it starts and stops.
 
-Without a token it is open on loopback only, and there only to requests that were addressed to a loopback name: a web
-page that points its own name at 127.0.0.1 is refused.
+Without a token or an authority of clients it is open on loopback only, and there only to requests that were addressed
+to a loopback name: a web page that points its own name at 127.0.0.1 is refused.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import Protocol
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from aiohttp.web_protocol import RequestHandler
 
 from exporters.api import PATHS
 from exporters.canary import PATHS as CANARY_PATHS
+from exporters.connections import Connections
 from exporters.encoding import UNRENDERABLE
 from exporters.kv import PATHS as KV_PATHS
 from exporters.listening import Listen, ListenError, host_of, is_loopback
@@ -25,6 +27,8 @@ from exporters.statuses import failure
 _log = logging.getLogger(__name__)
 
 PROBES = frozenset({"/livez", "/readyz"})
+ALWAYS = PROBES | {"/api/v1/limits"}
+"""What is answered however many other requests are: who asks wants to know how near a limit we are."""
 STREAMS = frozenset({"/events"})
 """Answers that go on for as long as somebody listens; whoever gives them bounds their number."""
 
@@ -45,14 +49,21 @@ class Server:
     """One listener over one set of routes."""
 
     def __init__(self, routes: Iterable[web.AbstractRouteDef], options: Listen, tally: Tally | None = None) -> None:
-        if options.token is None and not is_loopback(options.host):
+        if not options.guarded and not is_loopback(options.host):
             raise ListenError(
                 f"refusing to listen on {options.host!r} without a token: the plain listener is open only on loopback. "
                 "Listen on 127.0.0.1, or set a token"
             )
+        self._tls = options.tls.context() if options.tls is not None else None
         self._options = options
         self._tally = tally
         self._running = 0
+        self.busiest = 0
+        self.turned_away = 0
+        self.largest = 0
+        self.too_large = 0
+        self._listener: asyncio.Server | None = None
+        self.connections = Connections(options.connections, self._protocol, self._connected)
         self._app = web.Application(middlewares=[self._count, self._guard], client_max_size=options.body_bytes)
         self._app.add_routes(routes)
         self._runner = web.AppRunner(
@@ -62,6 +73,7 @@ class Server:
             max_field_size=options.header_bytes,
             shutdown_timeout=options.stop_seconds,
             handle_signals=False,
+            keepalive_timeout=options.keep_alive_seconds,
         )
         self.url = ""
 
@@ -69,31 +81,64 @@ class Server:
         """Open the listener; `url` is then where it is. Raises `ListenError` when the port cannot be had."""
         options = self._options
         await self._runner.setup()
-        site = web.TCPSite(self._runner, options.host, options.port)
+        loop = asyncio.get_running_loop()
         try:
-            await site.start()
+            self._listener = await loop.create_server(self.connections, options.host, options.port, ssl=self._tls)
         except OSError as error:
             await self._runner.cleanup()
             raise ListenError(
                 f"cannot listen on {options.host}:{options.port}: {error.strerror or error}. Choose another with --listen"
             ) from error
-        port = self._runner.addresses[0][1]
+        port = self._listener.sockets[0].getsockname()[1]
         host = f"[{options.host}]" if ":" in options.host else options.host
-        self.url = f"http://{host}:{port}"
+        self.url = f"{'http' if self._tls is None else 'https'}://{host}:{port}"
 
     async def stop(self) -> None:
         """Stop taking requests, let those in hand end within the budget, and close."""
+        if self._listener is not None:
+            self._listener.close()
         await self._runner.cleanup()
+
+    @property
+    def running(self) -> int:
+        """Requests that are being answered."""
+        return self._running
+
+    def _protocol(self) -> RequestHandler:
+        server = self._runner.server
+        assert server is not None, "the listener opens after the runner is set up"  # noqa: S101 - for the type checker
+        return server()
+
+    def _connected(self) -> list[RequestHandler]:
+        return self._runner.server.connections if self._runner.server is not None else []
 
     @web.middleware
     async def _count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        response = await handler(request)
-        response.headers.setdefault("Cache-Control", "no-store")
-        response.headers["X-Content-Type-Options"] = "nosniff"
+        self.connections.begun(request.protocol)
+        try:
+            response = await handler(request)
+            if not response.prepared:
+                response.headers.setdefault("Cache-Control", "no-store")
+                response.headers["X-Content-Type-Options"] = "nosniff"
+                await self._send(request, response)
+        finally:
+            self.connections.ended(request.protocol)
         if self._tally is not None:
             resource = request.match_info.route.resource
             self._tally.answered(resource.canonical if resource else "other", response.status)
         return response
+
+    async def _send(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Send an answer within the time of one. A client that does not take it loses its connection."""
+        try:
+            async with asyncio.timeout(self._options.answer_seconds):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        except ConnectionError:
+            pass  # The client has gone: there is nobody left to tell.
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -101,6 +146,7 @@ class Server:
         if refused is not None:
             return refused
         self._running += 1
+        self.busiest = max(self.busiest, self._running)
         try:
             async with asyncio.timeout(None if request.path in STREAMS else self._options.answer_seconds):
                 return self._bounded(request, await handler(request))
@@ -121,8 +167,11 @@ class Server:
         """The response, or that it is larger than one answer may be."""
         limit = self._options.response_bytes
         body = response.body if isinstance(response, web.Response) else None
+        if isinstance(body, bytes) and request.path != "/metrics":
+            self.largest = max(self.largest, len(body))
         if request.path == "/metrics" or not isinstance(body, bytes) or len(body) <= limit:
             return response
+        self.too_large += 1
         return failure(
             413,
             f"the answer has {len(body)} bytes, at most {limit} are sent (limits.response): ask for less, with "
@@ -136,22 +185,30 @@ class Server:
         host = host_of(header) if told else ""
         if host is None:
             return failure(400, f"Host is {header[:80]!r}; want host or host:port")
-        if options.token is None:
+        if not options.guarded:
             if not is_loopback(host):
                 return failure(403, f"this listener answers on loopback names only, not on {header[:80]!r}")
-        elif request.path not in PROBES:
-            sent = request.headers.get("Authorization", "")
-            if not hmac.compare_digest(_raw(sent), _raw(f"Bearer {options.token}")):
-                return failure(
-                    401,
-                    "want the header Authorization: Bearer with this listener's token",
-                    headers={"WWW-Authenticate": "Bearer"},
-                )
-        if self._running >= options.in_flight:
+        elif request.path not in PROBES and not self._proven(request):
+            wanted = "the header Authorization: Bearer with this listener's token" if options.token is not None else ""
+            certificate = "a certificate of this listener's client authority" if options.tls is not None else ""
+            scheme = {"WWW-Authenticate": "Bearer"} if options.token is not None else None
+            return failure(401, f"want {wanted or certificate}", headers=scheme)
+        if self._running >= options.in_flight and request.path not in ALWAYS:
+            self.turned_away += 1
             return failure(
                 429, f"{options.in_flight} requests are being answered; try again", headers={"Retry-After": "1"}
             )
         return None
+
+    def _proven(self, request: web.Request) -> bool:
+        """Whether a request bears the token, or came over a connection with a certificate of the client authority."""
+        options = self._options
+        transport = request.transport
+        asked = options.tls is not None and options.tls.client_ca_file is not None
+        if asked and transport is not None and transport.get_extra_info("peercert"):
+            return True
+        sent = request.headers.get("Authorization", "")
+        return options.token is not None and hmac.compare_digest(_raw(sent), _raw(f"Bearer {options.token}"))
 
 
 def _raw(text: str) -> bytes:

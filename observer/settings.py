@@ -11,6 +11,7 @@ from msgspec import Meta
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 
 from exporters.otlp_options import OtlpSettings
+from observer.collect.limit_options import LimitSettings
 from observer.collect.options import BodyLimits, CanarySettings, KvEventSettings, ScrapeSettings, SecuritySettings
 from observer.discover.canaries import canaries, check_providers
 from observer.discover.fleet_document import DeploymentDocument, FleetDocument
@@ -67,29 +68,6 @@ class WindowSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             ge=1.0, le=3600.0, description="A value is Fresh for two periods and a timeout, then Stale until this age."
         ),
     ] = 300.0
-
-
-class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Bounds on what others can make us hold. Reaching one is a visible state. Sizes in bytes."""
-
-    body: Annotated[Size, Meta(ge=1024, le=1 << 30, description="One exposition, decoded.")] = 16 << 20
-    shared_bodies: Annotated[
-        Size, Meta(ge=1 << 20, le=64 << 30, description="All bodies in flight together, beyond 1 MiB of each.")
-    ] = 256 << 20
-    family: Annotated[Size, Meta(ge=1024, le=1 << 30, description="One metric family in an exposition.")] = 1 << 20
-    line: Annotated[Size, Meta(ge=256, le=1 << 30, description="One line of an exposition.")] = 64 << 10
-    label_value: Annotated[Size, Meta(ge=16, le=1 << 20, description="One label value.")] = 4096
-    labels: Annotated[int, Meta(ge=1, le=1024, description="Labels of one series.")] = 64
-    series: Annotated[int, Meta(ge=1, le=1_000_000, description="Wanted series kept of one target.")] = 20_000
-    targets: Annotated[
-        int, Meta(ge=1, le=1_000_000, description="Targets read; those beyond are shown as shed, in order of identity.")
-    ] = 10_000
-    response: Annotated[
-        Size, Meta(ge=64 << 10, le=1 << 30, description="One answer of ours; a larger one is refused.")
-    ] = 32 << 20
-    pods_per_document: Annotated[
-        int, Meta(ge=0, le=1_000_000, description="Pods shown in one metrics document; 0 is no limit.")
-    ] = 0
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -140,7 +140,7 @@ def _unit(
         stable=stable or None,
         step=_step(state, len(steps)),
         step_entered=_seconds(state.get("stepEnteredTime")),
-        serving=held.get("rolloutPhase") not in _NO_CAPACITY and not state.get("capacityWaitSince"),
+        serving=str(held.get("rolloutPhase", "")) not in _NO_CAPACITY and not state.get("capacityWaitSince"),
         pre_step_hold=state.get("preStepHold") is True,
         promote=promotes[0] if promotes else "",
         rollback=notes.get(_ROLLBACK) == "true" or rejected == revision,
