@@ -25,6 +25,7 @@ from exporters.self_metrics import SelfMetrics
 from exporters.server import Server
 from observer.app.canary import Canaries
 from observer.app.canary_keeping import FileKeeper
+from observer.app.doctor import DoctorApi
 from observer.app.judging import Judging
 from observer.app.kv import KvJudging, KvPart
 from observer.app.otlp import otlp_part
@@ -152,7 +153,9 @@ class Watcher:
             pods=self._settings.limits.pods_per_document,
             failed=self.tally.render_failed,
         )
-        return [*api.routes(), *KvApi(self.kv).routes(), *CanaryApi(self.canaries).routes(), *self.page.routes()]
+        doctor = DoctorApi(self.store.deployments, self._fetcher, self._clock)
+        apis = (api, KvApi(self.kv), CanaryApi(self.canaries), doctor, self.page)
+        return [route for each in apis for route in each.routes()]
 
     @property
     def url(self) -> str:

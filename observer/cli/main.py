@@ -8,6 +8,7 @@ from importlib.metadata import version
 import click
 
 from observer.cli.canary import canary
+from observer.cli.doctor import doctor
 from observer.cli.exits import EPILOG, CommandFailed, Exit
 from observer.cli.kv import kv
 from observer.cli.read import read
@@ -36,6 +37,7 @@ SHORT_HELP = {
     "contract": "Compare the router's contract with what is there.",
     "metrics": "Show a metrics document, and all that is missing.",
     "targets": "List what is read, and how the last read went.",
+    "doctor": "Say why a target is silent, and what to change.",
     "kv": "KV-event streams: who holds which blocks.",
     "canary": "Canary analyses: verdict, decision and why.",
     "record": "Watch as `serve` does and keep all that is read.",
@@ -44,7 +46,23 @@ SHORT_HELP = {
 }
 """What the list of verbs says of each, in one line of a terminal of 80 columns."""
 
-for verb in (demo, serve, check, get, status, explain, contract, metrics, targets, kv, canary, record, replay, read):
+for verb in (
+    demo,
+    serve,
+    check,
+    get,
+    status,
+    explain,
+    contract,
+    metrics,
+    targets,
+    doctor,
+    kv,
+    canary,
+    record,
+    replay,
+    read,
+):
     verb.short_help = SHORT_HELP[verb.name or ""]
     observer.add_command(verb)
 
