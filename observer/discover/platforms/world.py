@@ -26,8 +26,9 @@ class World:
     def __init__(self, sources: Iterable[str] = ()) -> None:
         self._pods: dict[str, dict[str, Pod]] = {}
         self._labels: dict[str, dict[tuple[str, str], dict[str, Pod]]] = {}
-        self._objects: dict[str, dict[tuple[str, str], Document]] = {name: {} for name in sources}
-        self._owned: dict[str, dict[str, dict[str, Document]]] = {name: {} for name in sources}
+        names = tuple(sources)
+        self._objects: dict[str, dict[tuple[str, str], Document]] = {name: {} for name in names}
+        self._owned: dict[str, dict[str, dict[str, Document]]] = {name: {} for name in names}
         self.faults: dict[tuple[str, str], SourceFault] = {}
         """By source name and namespace (empty: all of them): what cannot be read."""
 
