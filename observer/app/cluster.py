@@ -16,8 +16,9 @@ from exporters.self_metrics import STATUS_RESULTS
 from observer.app.publisher import Publisher
 from observer.app.watcher import Watcher
 from observer.clock import Clock
-from observer.discover.kubernetes import IGNORE, KubernetesDiscovery
+from observer.discover.kubernetes import KubernetesDiscovery
 from observer.discover.platforms import Platform
+from observer.discover.platforms.select import IGNORE
 from observer.kube.client import ApiClient
 from observer.kube.events import EventTeller
 from observer.kube.intent import Key, Stored
@@ -81,6 +82,7 @@ class Cluster:
         self._ownership = ownership if ownership is not None else AlwaysOwner()
         self._identity = identity_of(told)
         self._found: tuple[Discovered, ...] = ()
+        self._applied = False
         self._followed: dict[DeploymentKey, Discovered] = {}
         self._targets: dict[Key, ObjectReference] = {}
         self._shown: tuple[SourceFault, ...] = ()
@@ -143,7 +145,7 @@ class Cluster:
     async def set_static(self, deployments: Iterable[Deployment]) -> None:
         """Watch these of files from now on."""
         self._static = tuple(deployments)
-        if self.discovery.synced:
+        if self._applied:
             await self._follow()
 
     def owns(self, key: DeploymentKey) -> bool:
@@ -161,14 +163,14 @@ class Cluster:
         if self._settings.status.enabled:
             # Nothing is judged before it is known what was remembered: a first pass would begin all histories anew.
             await self.observations.known()
-        self._found = tuple(found)
+        self._found, self._applied = tuple(found), True
         await self._follow()
 
     async def _follow_ownership(self) -> None:
         while True:
             await self._again.wait()
             self._again.clear()
-            if self.discovery.synced:
+            if self._applied:
                 await self._follow()
 
     async def _follow(self) -> None:
