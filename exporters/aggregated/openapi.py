@@ -62,7 +62,11 @@ def _schemas(root: str) -> Json:
 def _schema(name: str, value: Json, root: str) -> Json:
     """One struct's schema: descriptions for every field, formats for numbers, no titles."""
     properties = {field: _field(name, field, schema, root) for field, schema in value["properties"].items()}
-    found: Json = {"type": "object", "description": _plain(value["description"]), "properties": properties}
+    found: Json = {
+        "type": "object",
+        "description": KINDS.get(name) or _plain(value["description"]),
+        "properties": properties,
+    }
     if value.get("required"):
         found["required"] = value["required"]
     return found

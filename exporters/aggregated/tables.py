@@ -91,20 +91,29 @@ def _entries(value: Json, section: str, name: str) -> list[Json]:
     return [entry for entry in value.get(section) or () if entry["name"] == name]
 
 
-def _missed(value: Json) -> bool:
-    """Whether a part of a sum is not known: some Pod that should serve was not read."""
+def _missed(value: Json, sources: str) -> bool:
+    """Whether a part of a sum of these sources is not known: a Pod was not read, or answered without this value."""
     coverage = value.get("coverage") or {}
-    return bool(coverage.get("failed")) or coverage.get("read", 0) < coverage.get("expected", 0)
+    if coverage.get("failed") or coverage.get("read", 0) < coverage.get("expected", 0):
+        return True
+    return any(gap["source"] in {"scrape", "pod-discovery"} or gap["source"] in sources for gap in _gaps(value))
+
+
+def _gaps(value: Json) -> list[Json]:
+    """What is missing and matters."""
+    found = value.get("missing") or ()
+    return [gap for gap in found if "code" not in gap or REASONS[MissingCode(gap["code"])].partial]
 
 
 def _level(section: str, name: str) -> Callable[[Json], str]:
     """A level summed over roles; the router's own counts have another name and are not in it."""
 
     def cell(value: Json) -> str:
-        found = [entry["value"] for entry in _entries(value, section, name)]
+        found = _entries(value, section, name)
         if not found:
             return UNKNOWN
-        return tables.number(sum(found)) + ("+?" if _missed(value) else "")
+        part = _missed(value, " ".join(entry["source"] for entry in found))
+        return tables.number(sum(entry["value"] for entry in found)) + ("+?" if part else "")
 
     return cell
 
@@ -166,9 +175,7 @@ def _age(value: Json) -> str:
 
 def _missing(value: Json) -> str:
     """How many values that matter are missing, and the first of them."""
-    found = [
-        gap for gap in value.get("missing") or () if "code" not in gap or REASONS[MissingCode(gap["code"])].partial
-    ]
+    found = _gaps(value)
     if not found:
         return "0"
     first = found[0]

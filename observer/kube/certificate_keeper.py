@@ -81,8 +81,10 @@ class CertificateKeeper:
         return held
 
     async def _published(self) -> str | None:
-        """The bundle that the APIService trusts, empty for none; ``None`` when it cannot be read."""
+        """The bundle that the APIService trusts, empty for none (or no APIService yet); ``None`` when it cannot be read."""
         answer = await self._client.request("GET", API_SERVICES.path(self._api_service))
+        if answer.outcome is Outcome.NOT_FOUND:
+            return ""
         if not answer.ok:
             self._failed("reading the APIService", answer)
             return None
