@@ -4,7 +4,8 @@
 
 The schema of ``settings`` in ``values.schema.json`` is made from `observer.settings.Settings`, so a key is in both or in
 neither. Rules, dashboards and the gate's manifests are copies, because a chart can only read its own folder. The rest of
-the schema is ``charts/observer/schema/values.json``, written by hand.
+the schema is ``charts/observer/schema/values.json``, written by hand. Which kinds the roles let read comes from the platforms'
+own documents.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from ruamel.yaml import YAML
 
 from dashboards.rules import EXPORTED, HONOURED, Labels, groups
 from observer.settings import API_VERSION, Settings
@@ -26,6 +28,13 @@ from observer.yamldoc.shape import Key, Shape, keys, shape
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "observer"
 HAND_WRITTEN = CHART / "schema" / "values.json"
+BESIDE_PLATFORMS = {
+    "ome": [
+        {"name": "inferenceservices", "group": "ome.io", "plural": "inferenceservices"},
+        {"name": "rolloutpolicies", "group": "ome.io", "plural": "rolloutpolicies"},
+    ]
+}
+"""Kinds that are read for canary analyses and that no platform's document may name, by platform."""
 PATTERNS = {
     shape(Duration).type_name: "^([0-9]+([.][0-9]+)?(ms|s|m|h))+$",
     shape(Size).type_name: "^[0-9]+(B|KiB|MiB|GiB)?$",
@@ -96,12 +105,36 @@ def _plain(want: Shape) -> dict[str, Any]:
     return {"type": names[want.base]} | {name: bound for name, bound in bounds.items() if bound is not None}
 
 
+def platforms() -> dict[str, list[dict[str, str]]]:
+    """What is read of each platform: names of its kinds, the target's first, with their groups and plurals."""
+    made = {name: list(kinds) for name, kinds in BESIDE_PLATFORMS.items()}
+    for path in sorted((ROOT / "observer" / "discover" / "platforms").glob("*.yaml")):
+        document = YAML(typ="safe").load(path.read_text("utf-8"))
+        target = document["target"]
+        kinds = [{"name": "target", "group": target["group"], "plural": target["plural"]}]
+        kinds += [{key: source[key] for key in ("name", "group", "plural")} for source in document.get("sources", [])]
+        known = {(kind["group"], kind["plural"]) for kind in kinds}
+        beside = [
+            kind for kind in BESIDE_PLATFORMS.get(document["name"], []) if (kind["group"], kind["plural"]) not in known
+        ]
+        made[document["name"]] = [*kinds, *beside]
+    return dict(sorted(made.items()))
+
+
 def values_schema() -> dict[str, Any]:
     """The schema of all values: the part written by hand, with the settings in their place."""
     made: dict[str, Any] = json.loads(HAND_WRITTEN.read_text("utf-8"))
     made["properties"]["settings"] = settings_schema() | {
         "description": "The observer's Settings, key for key. What the chart itself must know is taken from here too."
     }
+    found = platforms()
+    sources = sorted({kind["name"] for kinds in found.values() for kind in kinds} - {"target"})
+    for key, names in (("platforms", sorted(found)), ("informers", sources)):
+        made["properties"][key] |= {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {name: {"type": "boolean"} for name in names},
+        }
     return made
 
 
@@ -114,6 +147,7 @@ def texts() -> dict[str, str]:
     """Every made file: its path in the chart and its text."""
     made = {
         "values.schema.json": json.dumps(values_schema(), indent=2) + "\n",
+        "files/platforms.json": json.dumps(platforms(), indent=1) + "\n",
         "files/rules.json": rules(HONOURED),
         "files/rules-exported-labels.json": rules(EXPORTED),
     }

@@ -64,17 +64,51 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- printf "%s.%s.svc:%v" (include "observer.fullname" .) .Release.Namespace (int .Values.service.port) -}}
 {{- end -}}
 
+{{/* The kinds of the chosen platforms that may be read, as JSON {"items": [{name, group, plural}]}. */}}
+{{- define "observer.kinds" -}}
+{{- $kinds := list -}}
+{{- range $platform, $all := .Files.Get "files/platforms.json" | fromJson -}}
+{{- if get $.Values.platforms $platform -}}
+{{- range $kind := $all -}}
+{{- if ne (toString (get $.Values.informers $kind.name)) "false" }}{{ $kinds = append $kinds $kind }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- dict "items" $kinds | toJson -}}
+{{- end -}}
+
 {{/* The whole Settings document as JSON: what the chart knows, and over it what `settings` says. */}}
 {{- define "observer.settings" -}}
-{{- $optional := list -}}
-{{- range $kind, $on := .Values.informers }}{{ if $on }}{{ $optional = append $optional $kind }}{{ end }}{{ end -}}
-{{- $watch := dict "namespaces" .Values.watch.namespaces "labelSelector" .Values.watch.labelSelector -}}
+{{- $kubernetes := dict
+  "namespace" .Release.Namespace
+  "shards" (int .Values.shards)
+  "watch" (dict "namespaces" .Values.watch.namespaces "labelSelector" .Values.watch.labelSelector)
+-}}
+{{- if has false (values .Values.informers) -}}
+{{- $names := list -}}
+{{- range $kind := (include "observer.kinds" . | fromJson).items }}{{ if ne $kind.name "target" }}{{ $names = append $names $kind.name }}{{ end }}{{ end -}}
+{{- $_ := set $kubernetes "optional" ($names | uniq | sortAlpha) -}}
+{{- end -}}
 {{- $known := dict
   "apiVersion" "observer.modeldeployment.io/v1alpha1"
   "kind" "Settings"
   "http" (dict "listen" "0.0.0.0:9480" "tokenFile" (printf "/etc/observer/token/%s" .Values.auth.token.key))
-  "kubernetes" (dict "watch" $watch "optional" $optional "namespace" .Release.Namespace "shards" (int .Values.shards))
+  "kubernetes" $kubernetes
 -}}
+{{- if .Values.apiService.enabled -}}
+{{- $aggregated := dict
+  "enabled" true
+  "listen" (printf "0.0.0.0:%v" (int .Values.apiService.port))
+  "service" (printf "%s-api" (include "observer.fullname" .))
+-}}
+{{- if eq .Values.certificates.mode "selfManaged" -}}
+{{- $_ := set $aggregated "secret" (include "observer.certificateSecret" .) -}}
+{{- else -}}
+{{- $_ := set $aggregated "certFile" "/etc/observer/serving/tls.crt" -}}
+{{- $_ := set $aggregated "keyFile" "/etc/observer/serving/tls.key" -}}
+{{- end -}}
+{{- $_ := set $known "aggregated" $aggregated -}}
+{{- end -}}
 {{- mergeOverwrite $known (deepCopy .Values.settings) | toJson -}}
 {{- end -}}
 
@@ -92,41 +126,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch]
-- apiGroups: [apps]
-  resources: [deployments, replicasets]
-  verbs: [get, list, watch]
-{{- if .Values.platforms.gpustack }}
-- apiGroups: [worker.gpustack.ai]
-  resources: [modeldeployments]
-  verbs: [get, list, watch]
-{{- end }}
-{{- if .Values.platforms.ome }}
-- apiGroups: [ome.io]
-  resources: [inferenceservices, rolloutpolicies]
+{{- $seen := list }}
+{{- range $kind := (include "observer.kinds" . | fromJson).items }}
+{{- $id := printf "%s/%s" $kind.group $kind.plural }}
+{{- if not (has $id $seen) }}
+{{- $seen = append $seen $id }}
+- apiGroups: [{{ $kind.group | quote }}]
+  resources: [{{ $kind.plural }}]
   verbs: [get, list, watch]
 {{- end }}
-{{- range $kind, $rule := dict
-  "artifacts" (list "worker.gpustack.ai" "modelartifacts")
-  "kvCachePoolBindings" (list "worker.gpustack.ai" "kvcachepoolbindings")
-  "kvCachePools" (list "worker.gpustack.ai" "kvcachepools")
-  "scalers" (list "worker.gpustack.ai" "modeldeploymentscalers")
-  "workloads" (list "kueue.x-k8s.io" "workloads")
-}}
-{{- if has $kind ($settings.kubernetes.optional | default list) }}
-- apiGroups: [{{ index $rule 0 }}]
-  resources: [{{ index $rule 1 }}]
-  verbs: [get, list, watch]
-{{- end }}
-{{- end }}
-{{- if and $writes .Values.platforms.gpustack (ne (toString $status.conditionsOnTarget) "Never") }}
-- apiGroups: [worker.gpustack.ai]
-  resources: [modeldeployments/status]
-  verbs: [patch]
 {{- end }}
 {{- if $writes }}
 - apiGroups: [observer.modeldeployment.io]
   resources: [modeldeploymentobservations]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, delete]
 - apiGroups: [observer.modeldeployment.io]
   resources: [modeldeploymentobservations/status]
   verbs: [patch]
@@ -138,12 +151,35 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 - apiGroups: [observer.modeldeployment.io]
   resources: [canaryanalyses]
-  verbs: [get, list, watch]
+  # A run of OME stands as an object of ours beside it.
+  verbs: [get, list, watch{{ if .Values.platforms.ome }}, create, patch{{ end }}]
 - apiGroups: [observer.modeldeployment.io]
   resources: [canaryanalyses/status]
   verbs: [patch]
 {{- with .Values.rbac.extraRules }}
 {{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Where conditions may be written on the observed object. Whether they merge is read from its definition, which is no
+namespace's: so only where the whole cluster is watched. */}}
+{{- define "observer.targetRules" -}}
+{{- $settings := include "observer.settings" . | fromJson -}}
+{{- $status := $settings.kubernetes.status | default dict -}}
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  verbs: [get, list, watch]
+{{- if and (ne (toString $status.enabled) "false") (ne (toString $status.conditionsOnTarget) "Never") }}
+{{- $seen := list }}
+{{- range $kind := (include "observer.kinds" . | fromJson).items }}
+{{- $id := printf "%s/%s" $kind.group $kind.plural }}
+{{- if and (eq $kind.name "target") (not (has $id $seen)) }}
+{{- $seen = append $seen $id }}
+- apiGroups: [{{ $kind.group | quote }}]
+  resources: [{{ $kind.plural }}/status]
+  verbs: [patch]
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -155,6 +191,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- if and .Values.apiService.enabled $namespaces -}}
 {{- fail "apiService.enabled with watch.namespaces: an aggregated API checks its callers with rights on the whole cluster (system:auth-delegator), which an install by Roles only does not have. Set apiService.enabled: false, or watch.namespaces: []" -}}
+{{- end -}}
+{{- if and (not .Values.apiService.enabled) ((.Values.settings.aggregated | default dict).enabled) -}}
+{{- fail "settings.aggregated.enabled without apiService.enabled: its rights, its Service and its certificate come with the latter. Set apiService.enabled: true" -}}
 {{- end -}}
 {{- if and .Values.apiService.enabled (eq .Values.certificates.mode "existingSecret") (not .Values.certificates.existingSecret.caBundle) -}}
 {{- fail "certificates.existingSecret.caBundle is empty: the API server must know who signed the serving certificate. Give the authority in PEM" -}}
