@@ -22,7 +22,10 @@ UNKNOWN = "Unknown"
 LARGEST = 512 << 10
 """Bytes of one stored status. The store of a cluster takes 1.5 MiB for a whole object."""
 
-_TICKING = ("routerViews", "operator", "retirement")
+AT_WORK = frozenset({"Idle", "Progressing"})
+"""How a healthy engine stands from one second to the next: it has work or it has none, and neither is news."""
+
+_TICKING = ("roles", "routerViews", "operator", "retirement")
 _NUMBER = re.compile(r"(?<![\w.:/-])\d+(?:\.\d+)?(?= ?(?:ms|s|min|m|h|d|seconds?|minutes?|hours?)\b)")
 
 
@@ -67,6 +70,23 @@ def _serving(report: DeploymentReport) -> str:
     return serving.state.value
 
 
+def _roles(roles: list[Json]) -> list[Json]:
+    """Roles whose healthy members do not say whether they have work at this moment."""
+
+    def member(entry: Json) -> Json:
+        if entry.get("standing") not in AT_WORK:
+            return entry
+        return {key: value for key, value in entry.items() if key not in {"standing", "detail"}}
+
+    return [
+        {
+            **role,
+            "groups": [{**group, "members": [member(entry) for entry in group["members"]]} for group in role["groups"]],
+        }
+        for role in roles
+    ]
+
+
 def _views(views: list[Json]) -> list[Json]:
     """What routers select, without how much and when."""
     kept = []
@@ -93,7 +113,30 @@ def _retirement(told: Json) -> Json:
     return {key: value for key, value in told.items() if not key.endswith("SecondsLeft")}
 
 
-_still: dict[str, Callable[[Any], Any]] = {"routerViews": _views, "operator": _voices, "retirement": _retirement}
+_still: dict[str, Callable[[Any], Any]] = {
+    "roles": _roles,
+    "routerViews": _views,
+    "operator": _voices,
+    "retirement": _retirement,
+}
+
+
+def settled_memory(memory: Json, stored: Any) -> Json:
+    """What judging remembers, but for whether a healthy engine has work: there the stored reason stays."""
+    held = {entry.get("type"): entry for entry in _entries(stored)}
+
+    def entry(wanted: Json) -> Json:
+        before = held.get(wanted["type"])
+        if before is None or {wanted["reason"], before.get("reason")} - AT_WORK:
+            return wanted
+        return before if before.get("status") == wanted["status"] else wanted
+
+    return {**memory, "conditions": [entry(each) for each in memory["conditions"]]}
+
+
+def _entries(stored: Any) -> list[Mapping[str, Any]]:
+    found = stored.get("conditions") if isinstance(stored, Mapping) else None
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
 
 def settled(wanted: Any, stored: Any) -> Any:

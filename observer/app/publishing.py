@@ -10,7 +10,15 @@ from typing import Any
 
 import msgspec
 
-from exporters.observation import bounded_fields, observation_fields, settled, settled_text, taken_back
+from exporters.observation import (
+    AT_WORK,
+    bounded_fields,
+    observation_fields,
+    settled,
+    settled_memory,
+    settled_text,
+    taken_back,
+)
 from observer.kube.events import Notice
 from observer.kube.intent import Intent, Stored, WantedCondition, rfc3339
 from observer.kube.observations import OBSERVATIONS, observation_name, resource_of
@@ -32,7 +40,8 @@ def observation_intent(
     """The whole status of the observation. Where only a duration in a text differs, the stored text stays."""
     if report.phase is Phase.DELETING:
         return _deleting(found, report, stored, observer)
-    fields = {**observation_fields(report), "memory": msgspec.to_builtins(memory)}
+    kept = settled_memory(msgspec.to_builtins(memory), stored.status.get("memory"))
+    fields = {**observation_fields(report), "memory": kept}
     fields = bounded_fields(settled(fields, stored.status))
     held = stored.conditions("")
     return Intent(
@@ -118,11 +127,14 @@ def reference_to(found: Discovered, stored: Stored) -> ObjectReference:
 
 def _wanted(item: Condition, kind: str, held: Mapping[str, Mapping[str, Any]], *, own: bool) -> WantedCondition:
     before = held.get(kind, {})
+    reason, message = item.reason, settled_text(item.message, str(before.get("message", "")))
+    if before.get("status") == item.status.value and {reason, before.get("reason")} <= AT_WORK:
+        reason, message = str(before["reason"]), str(before.get("message", ""))
     return WantedCondition(
         type=kind,
         status=item.status.value,
-        reason=item.reason,
-        message=settled_text(item.message, str(before.get("message", ""))),
+        reason=reason,
+        message=message,
         provenance=item.provenance.value if own else "",
         last_transition=item.last_transition,
         prompt=item.type in PROMPT,

@@ -17,10 +17,10 @@ from observer.app.publishing import (
 )
 from observer.kube.intent import Stored as Held
 from router_contract.discovered import Discovered
-from router_contract.judging import Stored
+from router_contract.judging import Stored, StoredCondition
 from router_contract.platform_facts import PlatformFacts
 from router_contract.status import Phase, Transition
-from router_contract.verdicts import DeploymentReport
+from router_contract.verdicts import Condition, DeploymentReport, Status
 from tests.exporters.judged import judged
 from tests.exporters.reports import WALL
 from tests.kube.test_observations import MD
@@ -57,6 +57,31 @@ def test_what_is_stored_already_is_wanted_again_word_by_word() -> None:
     assert again.fields == first.fields
     assert again.conditions == first.conditions
     assert again.riders != first.riders, "when it was observed rides along and causes no write"
+
+
+def test_whether_a_healthy_engine_has_work_is_no_news() -> None:
+    def progressing(reason: str, message: str) -> DeploymentReport:
+        item = Condition(type="EngineProgressing", status=Status.TRUE, reason=reason, message=message)
+        return replace(REPORT, conditions=(item,))
+
+    def memory(reason: str, since: float) -> Stored:
+        kept = StoredCondition(
+            type="EngineProgressing", status=Status.TRUE, reason=reason, last_transition=1.0, reason_since=since
+        )
+        return Stored(conditions=(kept,))
+
+    idle = observation_intent(found(), progressing("Idle", "no work"), memory("Idle", 1.0), EMPTY, "o")
+    conditions = [
+        {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
+        for each in idle.conditions
+    ]
+    held = Held(uid="uid-mdo", resource_version="2", status={**idle.fields, "conditions": conditions})
+    busy = observation_intent(found(), progressing("Progressing", "3 run"), memory("Progressing", 2.0), held, "o")
+    assert busy.fields == idle.fields
+    assert busy.conditions == idle.conditions
+    stalled = observation_intent(found(), progressing("Stalled", "still"), memory("Stalled", 3.0), held, "o")
+    assert stalled.fields != idle.fields
+    assert stalled.conditions[0].reason == "Stalled"
 
 
 def test_on_the_target_stand_only_our_own_answers_under_our_names() -> None:

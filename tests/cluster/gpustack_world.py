@@ -205,6 +205,7 @@ class Operated:
             "roleSummary": f"{len(self.simulated.routers)}R{count}S",
             "conditions": [condition],
             "roles": roles,
+            "router": {"name": "vllm-router", "endpoint": f"http://{self.name}-router.{self.namespace}.svc:8081"},
         }
         self.cluster.call("PUT", f"{self.path}/status", {**current, "status": status})
 
