@@ -21,7 +21,7 @@ from observer.kube.options import KubernetesSettings
 from observer.yamldoc.decode import Tracker
 from observer.yamldoc.faults import Fault, did_you_mean, shown
 from observer.yamldoc.nodes import Document, expand, read_bytes, read_documents
-from observer.yamldoc.quantities import Duration, Listen, Size, show_duration, show_size
+from observer.yamldoc.quantities import Duration, Listen, show_duration, show_size
 from observer.yamldoc.shape import Row
 from observer.yamldoc.shape import describe as describe_struct
 from router_contract.canary import CanaryAnalysis

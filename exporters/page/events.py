@@ -20,6 +20,8 @@ from router_contract.readings import Instant
 EVENTS = "/events"
 MOST_CLIENTS = 64
 PING_SECONDS = 5.0
+TAKE_SECONDS = 30.0
+"""For how long a viewer may not take what it was sent; then its place is another's."""
 RETRY_MS = 2000
 
 
@@ -59,13 +61,16 @@ class Events:
         self._waiting.add(event)
         try:
             await response.prepare(request)
-            await response.write(f"retry: {RETRY_MS}\n\n".encode())
+            await _send(response, f"retry: {RETRY_MS}\n\n".encode())
             if view is None or tag is None or view.gone:
-                await response.write(_message("again", {"now": self._now().wall}))
+                await _send(response, _message("again", {"now": self._now().wall}))
             else:
                 await self._follow(response, view, tag.step, event)
         except ConnectionError:
             pass  # The viewer has gone: there is nobody left to tell.
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
         finally:
             self._waiting.discard(event)
         return response
@@ -78,14 +83,20 @@ class Events:
                 now = self._now().wall
                 changed = view.since(step, now)
                 if view.gone:
-                    await response.write(_message("again", {"now": now}))
+                    await _send(response, _message("again", {"now": now}))
                     return
                 step = view.step
                 message = {"now": now, "groups": changed}
-                await response.write(_message("change", message, str(Tag(view.id, step))))
+                await _send(response, _message("change", message, str(Tag(view.id, step))))
                 await _wait(event, PING_SECONDS)
         finally:
             view.watchers.discard(event)
+
+
+async def _send(response: web.StreamResponse, data: bytes) -> None:
+    """Send some bytes. Raises ``TimeoutError`` for a viewer that does not take them."""
+    async with asyncio.timeout(TAKE_SECONDS):
+        await response.write(data)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

@@ -61,7 +61,7 @@ class Page:
         self._renderer = Renderer(self._assets.urls, services.version)
         self.board = Board(services, self._renderer)
         self._views = Views()
-        self.events = Events(self._views, self._now)
+        self.events = Events(self._views, self._now, services.watchers)
         self._deployment = DeploymentPage(services, self._renderer)
         self._target = TargetPage(services, self._renderer)
         self._mapping = MappingPage(services, self._renderer)

@@ -98,3 +98,4 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     history: History[DeploymentKey]
     evidence: History[CanaryMetric]
     version: str = ""
+    watchers: int = 64

@@ -26,6 +26,7 @@ NAV = (
     ("/kv", "KV events"),
     ("/canary", "Canary"),
     ("/mapping", "Mapping"),
+    ("/api/v1/limits", "Limits"),
 )
 """The pages that stand in the navigation, in order. A new page is one more line."""
 

@@ -109,7 +109,15 @@ class Trial:
 
 
 def make_page(
-    source: Source, kv: KvPart, canaries: CanarySource, pool: TargetPool, bodies: Bodies, trial: Trial, *, version: str
+    source: Source,
+    kv: KvPart,
+    canaries: CanarySource,
+    pool: TargetPool,
+    bodies: Bodies,
+    trial: Trial,
+    *,
+    version: str,
+    watchers: int,
 ) -> Page:
     """The page over what one running observer knows."""
 
@@ -126,5 +134,6 @@ def make_page(
         history=Rings(),
         evidence=Rings(step=EVIDENCE_STEP, most=EVIDENCE_MOST, names=CANARY_SERIES),
         version=version,
+        watchers=watchers,
     )
     return Page(services)

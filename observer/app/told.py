@@ -6,6 +6,7 @@ import math
 from importlib.metadata import version
 
 from exporters.listening import Listen, ListenError, read_token
+from observer.app.budget import FEW, Budget, budget
 from observer.fleet import Policy
 from observer.measure.exposition import Limits
 from observer.settings import Settings
@@ -42,10 +43,12 @@ def limits_of(settings: Settings) -> Limits:
     )
 
 
-def listen_of(settings: Settings, listen: str | None) -> Listen:
+def listen_of(settings: Settings, listen: str | None, share: Budget | None = None) -> Listen:
     """Where to listen: what the command line says, else what settings say. Raises `ListenError` for neither, and for a
-    token that cannot be read.
+    token that cannot be read. ``share`` is what the listener may use of the process's descriptors.
     """
+    limits = settings.limits
+    share = share or budget(settings, FEW)
     told = listen or settings.http.listen
     try:
         host, _, port = parse_listen(told).rpartition(":")
@@ -56,5 +59,8 @@ def listen_of(settings: Settings, listen: str | None) -> Listen:
         port=int(port),
         token=read_token(settings.http.token_file),
         answer_seconds=settings.http.request_timeout,
-        response_bytes=settings.limits.response,
+        response_bytes=limits.response,
+        body_bytes=limits.request_body,
+        connections=share.connections,
+        in_flight=share.requests,
     )

@@ -20,14 +20,17 @@ from exporters.canary_families import canary_families
 from exporters.families import FAMILIES
 from exporters.kv import KvApi
 from exporters.kv_families import kv_families
+from exporters.limits import LimitsApi, limit_families
 from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
 from exporters.server import Server
+from observer.app.budget import budget
 from observer.app.canary import Canaries
 from observer.app.canary_keeping import FileKeeper
 from observer.app.doctor import DoctorApi
 from observer.app.judging import Judging
 from observer.app.kv import KvJudging, KvPart
+from observer.app.limits import LimitBook, file_limit
 from observer.app.otlp import otlp_part
 from observer.app.page import Bodies, Trial, make_page
 from observer.app.source import Source
@@ -45,6 +48,7 @@ from observer.store import Store
 from observer.supervise import Supervisor
 from router_contract.judging import Stored
 from router_contract.kv_streams import KvStreamSummary
+from router_contract.limit_readings import LimitReading
 from router_contract.platform_facts import PlatformFacts
 from router_contract.probes import MemberProbe
 from router_contract.readings import Instant, ScrapeFailed
@@ -87,14 +91,17 @@ class Watcher:
         for key, stored in state.load().items() if state is not None else ():
             self.recall(key, stored)
         self._supervisor = Supervisor(clock)
-        self._fetcher = Fetcher(clock, settings.body_limits, keep_alive=settings.scrape.keep_alive)
+        self._budget = budget(settings, file_limit())
+        self._fetcher = Fetcher(
+            clock, settings.body_limits, keep_alive=settings.scrape.keep_alive, reads=self._budget.reads
+        )
         self._pool = TargetPool(
             fetcher=self._fetcher,
             sink=self,
             clock=clock,
             supervisor=self._supervisor,
             settings=settings.scrape,
-            max_targets=settings.limits.targets,
+            max_targets=self._budget.targets,
         )
         self._probe = self._make_probe()
         self._views = self._make_views()
@@ -102,12 +109,29 @@ class Watcher:
         self._bodies = Bodies(clock)
         trial = Trial(clock, policy_of(settings), limits_of(settings))
         self.page = make_page(
-            self.source, self.kv, self.canaries, self._pool, self._bodies, trial, version=package_version()
+            self.source,
+            self.kv,
+            self.canaries,
+            self._pool,
+            self._bodies,
+            trial,
+            version=package_version(),
+            watchers=self._budget.watchers,
         )
-        self._families = (*FAMILIES, *kv_families(self.kv), *canary_families(self.canaries))
+        self._families = (*FAMILIES, *kv_families(self.kv), *canary_families(self.canaries), *limit_families(self))
         told = (self._families, self.source, self.tally, clock, package_version())
         self._otlp = otlp_part(settings.otlp, os.environ, *told)
-        self._server = Server(self._routes(), listen_of(settings, listen), self.tally)
+        self._server = Server(self._routes(), listen_of(settings, listen, self._budget), self.tally)
+        self._book = LimitBook(
+            settings,
+            self._budget,
+            statuses=self.source,
+            indexes=self.kv,
+            viewers=self.page.events,
+            fetcher=self._fetcher,
+            pool=self._pool,
+            server=self._server,
+        )
         self._stack = AsyncExitStack()
         self._unsaved = ""
         self._told = asyncio.Event()
@@ -154,8 +178,12 @@ class Watcher:
             failed=self.tally.render_failed,
         )
         doctor = DoctorApi(self.store.deployments, self._fetcher, self._clock)
-        apis = (api, KvApi(self.kv), CanaryApi(self.canaries), doctor, self.page)
+        apis = (LimitsApi(self), api, KvApi(self.kv), CanaryApi(self.canaries), doctor, self.page)
         return [route for each in apis for route in each.routes()]
+
+    def limits(self) -> tuple[LimitReading, ...]:
+        """What is used of every limit. Satisfies `exporters.limits.LimitSource`."""
+        return self._book.limits()
 
     @property
     def url(self) -> str:
@@ -281,6 +309,7 @@ class Watcher:
             due = self._clock.now().mono + LAG_PERIOD
             await asyncio.sleep(LAG_PERIOD)
             self.tally.lagged(max(0.0, self._clock.now().mono - due))
+            self._book.look()
 
     async def _judge(self) -> None:
         # A pass over a list that nobody has told yet would forget everything that is stored.

@@ -11,6 +11,7 @@ from observer.cli.canary import canary
 from observer.cli.doctor import doctor
 from observer.cli.exits import EPILOG, CommandFailed, Exit
 from observer.cli.kv import kv
+from observer.cli.limits import limits
 from observer.cli.read import read
 from observer.cli.run import check, demo, record, replay, serve
 from observer.cli.show import get, metrics, targets
@@ -37,6 +38,7 @@ SHORT_HELP = {
     "contract": "Compare the router's contract with what is there.",
     "metrics": "Show a metrics document, and all that is missing.",
     "targets": "List what is read, and how the last read went.",
+    "limits": "Show how near each of the observer's limits is.",
     "doctor": "Say why a target is silent, and what to change.",
     "kv": "KV-event streams: who holds which blocks.",
     "canary": "Canary analyses: verdict, decision and why.",
@@ -56,6 +58,7 @@ for verb in (
     contract,
     metrics,
     targets,
+    limits,
     doctor,
     kv,
     canary,

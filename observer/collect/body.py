@@ -16,7 +16,10 @@ class SharedBytes:
     """A pool of bytes for the part of bodies beyond each one's own allowance."""
 
     def __init__(self, total: int) -> None:
+        self.total = total
         self._left = total
+        self.high_water = 0
+        self.refused = 0
 
     @property
     def left(self) -> int:
@@ -26,8 +29,10 @@ class SharedBytes:
     def take(self, count: int) -> bool:
         """Whether the pool could give ``count`` more bytes; if so they are taken."""
         if count > self._left:
+            self.refused += 1
             return False
         self._left -= count
+        self.high_water = max(self.high_water, self.total - self._left)
         return True
 
     def give(self, count: int) -> None:

@@ -14,6 +14,7 @@ from yarl import URL
 
 from observer.clock import Clock
 from observer.collect.body import Body, SharedBytes
+from observer.collect.connections import BoundedConnector, ReadSlots
 from observer.collect.credentials import TlsContexts, TokenFiles
 from observer.collect.failures import Failure, Progress, classify, http_status, redirected, timed_out, too_large
 from observer.collect.options import BodyLimits
@@ -45,19 +46,22 @@ class Fetcher:
     No redirect is followed, no cookie kept, no proxy taken from the environment, no body decompressed unbounded.
     """
 
-    def __init__(self, clock: Clock, limits: BodyLimits, *, keep_alive: float = 60.0) -> None:
+    def __init__(self, clock: Clock, limits: BodyLimits, *, keep_alive: float = 60.0, reads: int = 0) -> None:
+        """``reads`` bounds how many run at once and how many connections are open; 0 does not."""
         self._resolver = Resolver(clock)
         self._keep_alive = keep_alive
         self._limits = limits
-        self._shared = SharedBytes(limits.shared)
+        self.shared = SharedBytes(limits.shared)
+        self.slots = ReadSlots(reads)
+        self._connector: BoundedConnector | None = None
         self._tls = TlsContexts()
         self._tokens = TokenFiles()
         self._prepared: dict[tuple[Address, str], _Request] = {}
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(
-            limit=0,
+        self._connector = connector = BoundedConnector(
+            self.slots.most,
             limit_per_host=0,
             use_dns_cache=False,
             resolver=self._resolver,
@@ -82,17 +86,29 @@ class Fetcher:
             await self._session.close()
         await self._resolver.close()
 
+    @property
+    def open_connections(self) -> int:
+        """Connections to targets that are open, idle ones included."""
+        return 0 if self._connector is None else self._connector.open
+
+    @property
+    def closed_idle(self) -> int:
+        """Idle connections that were closed, oldest first, to make room for others."""
+        return 0 if self._connector is None else self._connector.closed_idle
+
     async def fetch(
         self, address: Address, seconds: float, *, accept: str = EXPOSITION, limit: int | None = None
     ) -> Fetched | Failure:
         """GET an address within so many ``seconds``, from resolving its name to the last byte.
+
+        Where reads are bounded it waits for its turn first; that time is not of the ``seconds``.
 
         ``limit`` bounds the body below the general limit (bytes).
         """
         progress = Progress()
         limits = self._limits if limit is None else msgspec.structs.replace(self._limits, body=limit)
         try:
-            async with asyncio.timeout(seconds):
+            async with self.slots, asyncio.timeout(seconds):
                 return await self._exchange(address, accept, limits, progress)
         except (aiohttp.ClientError, OSError, RuntimeError) as error:
             if type(error) is TimeoutError and error.errno is None:
@@ -143,7 +159,7 @@ class Fetcher:
             return http_status(response.status, address)
         if response.content_length is not None and response.content_length > limits.body:
             return too_large(limits.body, address)
-        body = Body(address, response.headers.get("Content-Encoding", ""), limits, self._shared)
+        body = Body(address, response.headers.get("Content-Encoding", ""), limits, self.shared)
         with contextlib.closing(body):
             async for chunk in response.content.iter_any():
                 progress.received += len(chunk)
