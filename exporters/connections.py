@@ -6,7 +6,6 @@ A connection is busy while a request of it is being answered, which includes tha
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections.abc import Callable, Iterable
 
 from aiohttp.web_protocol import RequestHandler
@@ -30,7 +29,8 @@ class Connections:
         self._made = made
         self._open = open_now
         # Those whose transport is still to come; the loop takes several connections before it tells of the first.
-        self._coming: weakref.WeakSet[RequestHandler] = weakref.WeakSet()
+        # Held strongly: aiohttp's handlers take no weak references.
+        self._coming: set[RequestHandler] = set()
         self._order: dict[RequestHandler, None] = {}
         self._busy: set[RequestHandler] = set()
         self.high_water = 0
@@ -71,8 +71,10 @@ class Connections:
 
     def _known(self) -> set[RequestHandler]:
         connected = set(self._open())
-        self._coming -= connected
-        known = connected | set(self._coming)
+        # One that has come and gone in between is none of aiohttp's any more.
+        lost = {handler for handler in self._coming if getattr(handler, "_manager", None) is None}
+        self._coming -= connected | lost
+        known = connected | self._coming
         for gone in [handler for handler in self._order if handler not in known]:
             del self._order[gone]
         return known
