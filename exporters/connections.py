@@ -23,13 +23,19 @@ class Connections:
     """Makes the protocol of each new connection; ``made`` gives aiohttp's, ``open_now`` those that are connected."""
 
     def __init__(
-        self, most: int, made: Callable[[], RequestHandler], open_now: Callable[[], Iterable[RequestHandler]]
+        self,
+        most: int,
+        made: Callable[[], RequestHandler],
+        open_now: Callable[[], Iterable[RequestHandler]],
+        coming_seconds: float = 1.0,
     ) -> None:
+        """``coming_seconds`` is how long a connection may take from being accepted to being known (a TLS handshake)."""
         self._most = most
         self._made = made
         self._open = open_now
         # Those whose transport is still to come; the loop takes several connections before it tells of the first.
-        # Held strongly: aiohttp's handlers take no weak references.
+        # Held strongly: aiohttp's handlers take no weak references. One that never came is forgotten after a while.
+        self._coming_seconds = coming_seconds
         self._coming: set[RequestHandler] = set()
         self._order: dict[RequestHandler, None] = {}
         self._busy: set[RequestHandler] = set()
@@ -55,6 +61,7 @@ class Connections:
             return _Refused()
         handler = self._made()
         self._coming.add(handler)
+        asyncio.get_running_loop().call_later(self._coming_seconds, self._coming.discard, handler)
         self._order[handler] = None
         self.high_water = max(self.high_water, min(self._most, len(known) + 1))
         return handler

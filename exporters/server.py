@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 PROBES = frozenset({"/livez", "/readyz"})
 ALWAYS = PROBES | {"/api/v1/limits"}
 """What is answered however many other requests are: who asks wants to know how near a limit we are."""
+HANDSHAKE_SECONDS = 10.0
 STREAMS = frozenset({"/events"})
 """Answers that go on for as long as somebody listens; whoever gives them bounds their number."""
 
@@ -63,7 +64,9 @@ class Server:
         self.largest = 0
         self.too_large = 0
         self._listener: asyncio.Server | None = None
-        self.connections = Connections(options.connections, self._protocol, self._connected)
+        self.connections = Connections(
+            options.connections, self._protocol, self._connected, 1.0 if self._tls is None else HANDSHAKE_SECONDS
+        )
         self._app = web.Application(middlewares=[self._count, self._guard], client_max_size=options.body_bytes)
         self._app.add_routes(routes)
         self._runner = web.AppRunner(
@@ -83,7 +86,13 @@ class Server:
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         try:
-            self._listener = await loop.create_server(self.connections, options.host, options.port, ssl=self._tls)
+            self._listener = await loop.create_server(
+                self.connections,
+                options.host,
+                options.port,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_SECONDS,
+            )
         except OSError as error:
             await self._runner.cleanup()
             raise ListenError(
