@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Modules are compiled when they are first imported, into a cache of their own: installing is quick, the tree stays clean.
 export PYTHONPYCACHEPREFIX ?= $(CURDIR)/$(VENV)/pycache
 
-.PHONY: help demo test lint types layers unit lock clean bench wheel prove-main prove-kv prove-eligibility prove-panels prove-seen docs cluster-tools
+.PHONY: help demo test lint types layers unit lock clean bench wheel prove-main prove-kv prove-eligibility prove-panels prove-seen docs cluster-tools chart-files
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -67,8 +67,8 @@ prove-main: $(VENV)/dev.stamp ## every proof of the main job that a command can 
 prove-kv: $(VENV)/dev.stamp ## every proof about KV events
 	$(BIN)/python scripts/prove_kv.py
 
-cluster-tools: $(VENV)/dev.stamp ## build etcd and kube-apiserver once into the cache outside the clone
-	$(BIN)/python scripts/cluster_tools.py etcd kube
+cluster-tools: $(VENV)/dev.stamp ## build etcd, kube-apiserver and helm once into the cache outside the clone
+	$(BIN)/python scripts/cluster_tools.py etcd kube helm
 
 prove-eligibility: $(VENV)/dev.stamp ## every proof about eligibility
 	$(BIN)/python scripts/prove_eligibility.py
@@ -82,3 +82,6 @@ docs: $(VENV)/dev.stamp ## write the reference pages and the KV diagram from the
 
 prove-seen: $(VENV)/dev.stamp ## every proof about what people look at
 	$(BIN)/python scripts/prove_seen.py
+
+chart-files: $(VENV)/dev.stamp ## write what the chart keeps of settings, platforms, rules, dashboards and manifests
+	$(BIN)/python scripts/chart_files.py
