@@ -6,7 +6,9 @@ Every step is bounded in time, every body in size; nothing here concludes anythi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -68,12 +70,19 @@ class Doctor:
     """Examines subjects. ``seconds`` bounds each step; ``usual`` are ports that are tried beside a member's own."""
 
     def __init__(
-        self, fetcher: Fetcher, clock: Clock, *, seconds: float = 3.0, usual: tuple[int, ...] = USUAL_PORTS
+        self,
+        fetcher: Fetcher,
+        clock: Clock,
+        *,
+        seconds: float = 3.0,
+        usual: tuple[int, ...] = USUAL_PORTS,
+        getaddrinfo: Callable[..., list[Any]] = socket.getaddrinfo,
     ) -> None:
         self._fetcher = fetcher
         self._clock = clock
         self._seconds = seconds
         self._usual = usual
+        self._getaddrinfo = getaddrinfo
         self._tls = TlsContexts()
         self._tokens = TokenFiles()
 
@@ -116,7 +125,7 @@ class Doctor:
         return msgspec.structs.replace(known, addresses=addresses, dns_error=error, dns_hangs=hangs, here=here)
 
     async def _resolve(self, host: str) -> tuple[tuple[str, ...], str, bool]:
-        resolver = Resolver(self._clock)
+        resolver = Resolver(self._clock, getaddrinfo=self._getaddrinfo)
         try:
             async with asyncio.timeout(self._seconds):
                 found = await resolver.resolve(host)
@@ -165,7 +174,8 @@ class Doctor:
     async def _secured(self, known: Facts, address: Address) -> Facts:
         """Look at TLS where the read makes one wonder about it."""
         answer = known.answer
-        if answer is None or (answer.failure not in _SUSPECT and answer.status != 400):
+        slow = known.scheme == "https" and answer is not None and answer.failure is FailureKind.TIMEOUT
+        if answer is None or not (slow or answer.failure in _SUSPECT or answer.status == 400):
             return known
         context = self._tls.get(address.tls) if known.scheme == "https" else None
         verifying = None if isinstance(context, Failure) else context

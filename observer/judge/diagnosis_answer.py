@@ -81,6 +81,12 @@ def _wrong_program(contents: Contents, _: Facts) -> Mapping[str, object] | None:
     return {"found_software": name, "found_names": count}
 
 
+def _unknown_program(contents: Contents, _: Facts) -> Mapping[str, object] | None:
+    if contents.known_software:
+        return None
+    return {"found_software": contents.claims[0][0] if contents.claims else "no program that is known"}
+
+
 def _no_program(contents: Contents, facts: Facts) -> Mapping[str, object] | None:
     if contents.own or contents.claims or not contents.names or not contents.known_software:
         return None
@@ -254,21 +260,22 @@ ROWS: tuple[Row, ...] = (
         when=_kind(FailureKind.MALFORMED),
     ),
     Row(
+        cause="UnknownProgram",
+        said="no table has the name {software}, so nothing that it tells can be understood",
+        told="The declared program is not in the catalog.",
+        change=(
+            "what answers looks like {found_software}: set the engine's, router's or store's name to that, if it is right",
+            "observer check FILE  # names the programs that are known",
+            "docs/: how to add an engine, router or store",
+        ),
+        when=_read(_unknown_program),
+    ),
+    Row(
         cause="WrongProgram",
         said="the metrics at {url} are those of {found_software} ({found_names} names), not of {software}",
         told="No name belongs to the declared program and some belong to another that is known.",
         change=("set the engine's, router's or store's name to `{found_software}`", "or correct `metricsPort`"),
         when=_read(_wrong_program),
-    ),
-    Row(
-        cause="UnknownProgram",
-        said="no table has the name {software}, so nothing that it tells can be understood",
-        told="The declared program is not in the catalog.",
-        change=(
-            "observer check FILE  # names the programs that are known",
-            "docs/: how to add an engine, router or store",
-        ),
-        when=_read(lambda contents, _: yes(not contents.known_software)),
     ),
     Row(
         cause="NoneOfItsOwn",

@@ -78,6 +78,8 @@ def _name(text: str, groups: tuple[str, ...] = ()) -> x509.Name:
 
 
 def _alternative(text: str) -> x509.GeneralName:
+    if "://" in text:
+        return x509.UniformResourceIdentifier(text)
     try:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
