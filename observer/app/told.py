@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 from exporters.listening import Listen, ListenError, read_token
 from observer.app.budget import FEW, Budget, budget
+from observer.collect.view_sources import ViewOptions
 from observer.fleet import Policy
 from observer.measure.exposition import Limits
 from observer.settings import Settings
@@ -27,6 +28,17 @@ def policy_of(settings: Settings) -> Policy:
         longest=settings.windows.max,
         # Twice, because each period may have one extra read; and some, because no read is exactly on time.
         links=2 * math.ceil(settings.windows.span / settings.scrape.period) + 8,
+    )
+
+
+def view_options(settings: Settings) -> ViewOptions:
+    """How routers' views are read."""
+    told = settings.routers
+    return ViewOptions(
+        period=told.view_period,
+        timeout=told.view_timeout,
+        valid=told.view_valid,
+        series_fresh=settings.scrape.fresh_seconds,
     )
 
 

@@ -34,14 +34,13 @@ from observer.app.limits import LimitBook, file_limit
 from observer.app.otlp import otlp_part
 from observer.app.page import Bodies, Trial, make_page
 from observer.app.source import Source
-from observer.app.told import limits_of, listen_of, package_version, policy_of
+from observer.app.told import limits_of, listen_of, package_version, policy_of, view_options
 from observer.clock import Clock
 from observer.collect.api_probe import ApiProbe, ProbeOptions, engine_members
 from observer.collect.fetch import Fetched, Fetcher
 from observer.collect.recording import Recorder
 from observer.collect.router_view import RouterViewReader, router_members
 from observer.collect.scrape import TargetPool
-from observer.collect.view_sources import ViewOptions
 from observer.persist import StateError, StateFile
 from observer.settings import Settings
 from observer.store import Store
@@ -149,11 +148,10 @@ class Watcher:
             clock=self._clock,
             supervisor=self._supervisor,
             options=ProbeOptions.of(self._settings.scrape.period, self._settings.scrape.timeout),
-            most=self._settings.limits.targets,
+            most=self._budget.targets,
         )
 
     def _make_views(self) -> RouterViewReader:
-        told = self._settings.routers
         return RouterViewReader(
             fetcher=self._fetcher,
             sink=self.on_view,
@@ -161,13 +159,8 @@ class Watcher:
             supervisor=self._supervisor,
             circuits=lambda subject: self.judging.circuits(subject.deployment, subject.member),
             endpoints=lambda subject: self.judging.endpoints(subject.deployment, subject.member),
-            options=ViewOptions(
-                period=told.view_period,
-                timeout=told.view_timeout,
-                valid=told.view_valid,
-                series_fresh=self._settings.scrape.fresh_seconds,
-            ),
-            most=self._settings.limits.targets,
+            options=view_options(self._settings),
+            most=self._budget.targets,
         )
 
     def _routes(self) -> list[web.AbstractRouteDef]:
@@ -182,7 +175,7 @@ class Watcher:
         return [route for each in apis for route in each.routes()]
 
     def limits(self) -> tuple[LimitReading, ...]:
-        """What is used of every limit. Satisfies `exporters.limits.LimitSource`."""
+        """What is used of every limit."""
         return self._book.limits()
 
     @property

@@ -22,8 +22,7 @@ ZIP_TROUBLE = (
     KeyError,
     EOFError,
     ValueError,  # an offset that no file has; `msgspec` and Unicode errors are some too
-    NotImplementedError,  # a way of packing that is not known
-    RuntimeError,  # a member with a password
+    RuntimeError,  # a member with a password, or packed in a way that is not known
     OverflowError,
     struct.error,
     zlib.error,

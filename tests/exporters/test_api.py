@@ -251,10 +251,12 @@ async def test_limits_on_headers_and_requests_in_flight() -> None:
         waiting = asyncio.create_task(session.get(f"{DOCUMENT}?fresh=true"))
         while not source.refreshed:
             await asyncio.sleep(0)
-        refused = await session.get("/livez")
+        refused = await session.get("/api/v1/targets")
+        probe = await session.get("/livez")
         source.gate.set()
         answered = await waiting
     assert (long.status, refused.status, refused.headers["Retry-After"], answered.status) == (400, 429, "1", 200)
+    assert probe.status == 200, "who asks how we do is always answered"
 
 
 async def test_an_answer_that_takes_too_long_is_a_timeout() -> None:
