@@ -18,6 +18,7 @@ from exporters.live import console, deployments_picture, width
 from exporters.otlp_options import OtlpError
 from observer.cli.exits import EPILOG, CommandFailed
 from observer.cli.output import Format, dumped, grouped, tell
+from observer.cli.platform import check_platform
 from observer.cli.replayed import chosen, pictures
 from observer.collect.recording import RecordingError
 from observer.persist import StateError
@@ -131,14 +132,21 @@ def replay(file: Path, speed: float, deployment: str | None, output: str) -> Non
 
 
 @click.command(epilog=EPILOG)
-@click.argument("files", type=_FILES, nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", type=_FILES, nargs=-1, metavar="FILE...")
+@click.option("--platform", metavar="FILE", help="Check a platform document instead (or one of ours, by its name).")
+@click.option("--dump", type=_FILES, metavar="FOLDER", help="Explain what the platform finds in this cluster dump.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True, help="How to print.")  # fmt: skip
-def check(files: tuple[Path, ...], output: str) -> None:
-    """Check settings and fleet files; every fault with its line.
+def check(files: tuple[Path, ...], platform: str | None, dump: Path | None, output: str) -> None:
+    """Check settings and fleet files; every fault with its line. With --platform and --dump: what would be discovered.
 
     Fails too for programs that no table knows, with which `serve` starts and shows them as unknown. What may come right
     by itself, as a file that is not there yet, is a notice.
     """
+    if platform is not None:
+        check_platform(platform, dump, Format(output))
+        return
+    if dump is not None or not files:
+        raise click.UsageError("--dump needs --platform" if dump is not None else "Missing argument 'FILE...'.")
     faults: Sequence[Fault] = ()
     good = ""
     try:
