@@ -17,7 +17,7 @@ from typing import Protocol, Self
 from exporters.aggregated.access import Access
 from exporters.aggregated.api import AggregatedContent, KvDocument
 from exporters.aggregated.forwarding import Peers
-from exporters.aggregated.identity import BadFrontProxyError, front_proxy
+from exporters.aggregated.identity import BadFrontProxyError, FrontProxy, front_proxy
 from exporters.aggregated.objects import Described, no_labels
 from exporters.aggregated.resources import GROUP, VERSION
 from exporters.aggregated.server import AggregatedServer
@@ -31,6 +31,7 @@ from observer.kube.cache import Change
 from observer.kube.certificate_keeper import CertificateKeeper
 from observer.kube.client import ApiClient
 from observer.kube.informer import Informer
+from observer.kube.issuing import SETTLED
 from observer.kube.records import Document, watched_documents
 from observer.kube.resources import Resource
 from observer.supervise import Supervisor
@@ -58,7 +59,8 @@ class AggregatedApi:
     """The aggregated API on one replica.
 
     ``namespace`` is our own, ``described`` gives the labels of a deployment's object, ``kv`` the documents of KV
-    events, ``peers`` the other replicas. Raises `ListenError` when the port cannot be had.
+    events, ``peers`` the other replicas, ``settled`` how long (s) a new
+    authority is published before its first leaf is shown. Raises `ListenError` when the port cannot be had.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class AggregatedApi:
         kv: KvDocument | None = None,
         peers: Peers | None = None,
         pods: int = 0,
+        settled: float = SETTLED,
     ) -> None:
         self._settings = settings
         self._replica = replica
@@ -93,6 +96,7 @@ class AggregatedApi:
             secret=settings.secret,
             service=settings.service,
             api_service=API_SERVICE,
+            settled=settled,
         )
         watched = watched_documents(CONFIG_MAPS, SYSTEM, field_selector=f"metadata.name={AUTHENTICATION}")
         self._informer = Informer(client, watched, clock, on_change=self._authentication, chance=chance)
@@ -133,12 +137,14 @@ class AggregatedApi:
         try:
             if found is None:
                 raise BadFrontProxyError(f"ConfigMap {SYSTEM}/{AUTHENTICATION} does not exist")
-            proxy = front_proxy(found.body.get("data") or {})
-            self._tls.trust(proxy.ca)
+            self.believe(front_proxy(found.body.get("data") or {}))
         except (BadFrontProxyError, BadCertificateError) as error:
             self.access.proxy, self.access.trouble = None, str(error)
             _log.error("no proxied identity is believed: %s", error)
-            return
+
+    def believe(self, proxy: FrontProxy) -> None:
+        """Believe exactly this front proxy from now on. Raises `BadCertificateError`, and then changes nothing."""
+        self._tls.trust(proxy.ca)
         if proxy != self.access.proxy:
             names = ", ".join(proxy.allowed_names) or "every name"
             _log.info("identities are believed from the front proxy's CA for %s", names)

@@ -13,7 +13,7 @@ from typing import Any
 from observer.clock import Clock
 from observer.kube.answers import Answer, Outcome
 from observer.kube.client import ApiClient
-from observer.kube.issuing import Held, Step, make, next_step
+from observer.kube.issuing import SETTLED, Held, Step, make, next_step
 from observer.kube.resources import Resource
 
 _log = logging.getLogger(__name__)
@@ -32,13 +32,22 @@ class CertificateKeeper:
     """The Secret and the APIService of one aggregated API. ``trouble`` is empty while all is well."""
 
     def __init__(
-        self, client: ApiClient, clock: Clock, *, namespace: str, secret: str, service: str, api_service: str
+        self,
+        client: ApiClient,
+        clock: Clock,
+        *,
+        namespace: str,
+        secret: str,
+        service: str,
+        api_service: str,
+        settled: float = SETTLED,
     ) -> None:
         self._client = client
         self._clock = clock
         self._namespace = namespace
         self._secret = secret
         self._api_service = api_service
+        self._settled = settled
         host = f"{service}.{namespace}.svc"
         self._names = (host, f"{host}.cluster.local")
         self.trouble = ""
@@ -68,7 +77,7 @@ class CertificateKeeper:
             if published is None:
                 return held
             wall = self._clock.now().wall
-            step = next_step(held, published, self._names, wall)
+            step = next_step(held, published, self._names, wall, self._settled)
             if step is Step.REST:
                 self._failed("", None)
                 return held

@@ -19,6 +19,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 DAY = 86_400.0
 AUTHORITY_DAYS, AUTHORITY_RENEW_DAYS = 1095, 365
 LEAF_DAYS, LEAF_RENEW_DAYS = 90, 30
+SETTLED = 60.0
+"""How long (s) a new authority is published before a leaf of it is shown: API servers read the bundle a moment later."""
 OVERLAP = 3600.0
 """How long (s) an old authority stays published after the last leaf of it was replaced."""
 _BACK = dt.timedelta(hours=1)
@@ -51,7 +53,7 @@ class Step(StrEnum):
     REST = "Rest"
 
 
-def next_step(held: Held | None, published: str, names: tuple[str, ...], wall: float) -> Step:
+def next_step(held: Held | None, published: str, names: tuple[str, ...], wall: float, settled: float = SETTLED) -> Step:
     """What to do at wall second ``wall``, given the bundle that the APIService has now.
 
     Without a leaf that is for ``names`` and whose authority is in the bundle, everything is made anew.
@@ -69,8 +71,8 @@ def next_step(held: Held | None, published: str, names: tuple[str, ...], wall: f
     if _left(signer, wall) < AUTHORITY_RENEW_DAYS * DAY or (leaf_old and not _signs(held, signer)):
         return Step.NEW_AUTHORITY
     if leaf_old or not current:
-        return Step.NEW_LEAF
-    if len(authorities) > 1 and wall - leaf.not_valid_before_utc.timestamp() - _BACK.total_seconds() >= OVERLAP:
+        return Step.NEW_LEAF if current or _age(signer, wall) >= settled else Step.REST
+    if len(authorities) > 1 and _age(leaf, wall) >= OVERLAP:
         return Step.DROP_OLD
     return Step.REST
 
@@ -150,6 +152,10 @@ def _issued(leaf: x509.Certificate, authority: x509.Certificate) -> bool:
     except (ValueError, TypeError, InvalidSignature):
         return False
     return True
+
+
+def _age(certificate: x509.Certificate, wall: float) -> float:
+    return wall - certificate.not_valid_before_utc.timestamp() - _BACK.total_seconds()
 
 
 def _left(certificate: x509.Certificate, wall: float) -> float:

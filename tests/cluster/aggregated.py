@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from msgspec.structs import replace
 
@@ -60,13 +62,14 @@ class Served:
 
     def __init__(
         self, kubeconfig: str, source: Reports, *, leading: Leading | None = None, peers: Peers | None = None,
-        port: int = 0, grace: float = 0.0, **settings: Any,
+        port: int = 0, grace: float = 0.0, settled: float = 1.0, **settings: Any,
     ) -> None:  # fmt: skip
         self.kubeconfig = kubeconfig
         self.source = source
         self.leading = leading or Leading()
         self.peers = peers
         self.port = port
+        self.settled = settled
         self.settings = AggregatedSettings(
             enabled=True, listen=f"127.0.0.1:{port}", service=SERVICE, drain_grace=grace, reread=PERIOD, **settings
         )
@@ -112,7 +115,7 @@ class Served:
             client_for(self.kubeconfig) as client,
             AggregatedApi(
                 self.settings, client, SystemClock(), self.source, self.leading, namespace=NAMESPACE, version="0.1.0",
-                chance=random.Random(1).random, described=labels, peers=self.peers,
+                chance=random.Random(1).random, described=labels, peers=self.peers, settled=self.settled,
             ) as api,
         ):  # fmt: skip
             self.api, self.port = api, api.port
@@ -221,5 +224,54 @@ def reports() -> Reports:
     return Reports(made("prod", "chat"), made("prod", "code"), made("lab", "chat"))
 
 
-def folder_of(cluster: ControlPlane) -> Path:
-    return cluster.folder
+def direct(
+    cluster: ControlPlane,
+    served: Served,
+    path: str,
+    headers: dict[str, str] | None = None,
+    cert: tuple[str, str] | None = None,
+) -> tuple[int, str]:
+    """One request to the Pod's own port, past kube-apiserver: status and body."""
+    context = ssl.create_default_context()
+    # Whom we talk to is not what such a test is about.
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if cert is not None:
+        context.load_cert_chain(*cert)
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), urllib.request.ProxyHandler({}))
+    request = urllib.request.Request(f"https://127.0.0.1:{served.port}{path}", headers=headers or {})
+    try:
+        with opener.open(request, timeout=10) as answer:
+            return int(answer.status), answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+class Load:
+    """GETs through the aggregator, one after another, until it is left. ``failures`` are the answers that were no 200."""
+
+    def __init__(self, cluster: ControlPlane, path: str) -> None:
+        self._cluster, self._path = cluster, path
+        self.answers = 0
+        self.failures: list[str] = []
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="load")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join(30)
+
+    def _run(self) -> None:
+        while not self._end.wait(0.01):
+            try:
+                self._cluster.raw("GET", self._path)
+                self.answers += 1
+            except urllib.error.HTTPError as error:
+                with error:
+                    self.failures.append(f"{error.code} {error.read()[:200]!r}")
+            except OSError as error:
+                self.failures.append(str(error))
