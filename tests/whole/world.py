@@ -55,6 +55,10 @@ class MovableClock:
         self._stopped = self.now()
         return self._stopped
 
+    def go_on(self) -> None:
+        """Time passes again, from where it would be by now."""
+        self._stopped = None
+
     def stand_later(self, seconds: float) -> None:
         """Stand still so many seconds later than before."""
         moment = self.stop()
