@@ -132,10 +132,9 @@ SETS = {
             "patch observer.modeldeployment.io/modeldeploymentobservations/status team-a",
             "patch observer.modeldeployment.io/canaryanalyses/status team-a",
             "create events.k8s.io/events team-a", "create coordination.k8s.io/leases observer",
-            "get apiextensions.k8s.io/customresourcedefinitions -",
         ],
         [
-            "get /secrets team-a/prometheus", "list /secrets observer", "create authentication.k8s.io/tokenreviews -",
+            "get apiextensions.k8s.io/customresourcedefinitions -", "get /secrets team-a/prometheus", "list /secrets observer", "create authentication.k8s.io/tokenreviews -",
             "create authorization.k8s.io/subjectaccessreviews -", "create coordination.k8s.io/leases team-a",
             "get /configmaps kube-system/extension-apiserver-authentication",
             "patch apiregistration.k8s.io/apiservices -/v1.metrics.modeldeployment.io",
@@ -162,13 +161,14 @@ SETS = {
         {"watch": {"namespaces": ["team-a"]}},
         [
             "list /pods team-a", "watch worker.gpustack.ai/modeldeployments team-a",
+            "patch worker.gpustack.ai/modeldeployments/status team-a",
             "create observer.modeldeployment.io/modeldeploymentobservations team-a",
             "patch observer.modeldeployment.io/modeldeploymentobservations/status team-a",
             "update coordination.k8s.io/leases roles-only", "create events.k8s.io/events team-a",
         ],
         [
             "list /pods -", "list /pods team-b", "list worker.gpustack.ai/modeldeployments -",
-            "get apiextensions.k8s.io/customresourcedefinitions -", "patch worker.gpustack.ai/modeldeployments/status team-a",
+            "get apiextensions.k8s.io/customresourcedefinitions -", "patch worker.gpustack.ai/modeldeployments/status team-b",
             "list /namespaces -", "create observer.modeldeployment.io/modeldeploymentobservations team-b",
         ],
     ),

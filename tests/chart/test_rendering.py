@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -331,3 +332,13 @@ def test_two_releases_share_no_name_of_the_cluster() -> None:
 
     assert names("one")
     assert not names("one") & names("two")
+
+
+def test_what_the_install_page_says_of_values_renders() -> None:
+    page = (ROOT / "docs" / "install.md").read_text("utf-8")
+    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) >= 2
+    for block in blocks:
+        assert rendered(YAML(typ="safe").load(block))
+    for command in re.findall(r"helm (?:install|upgrade) .*", page):
+        assert "charts/observer" in command

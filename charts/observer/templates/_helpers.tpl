@@ -136,6 +136,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   verbs: [get, list, watch]
 {{- end }}
 {{- end }}
+{{- if and $writes (ne (toString $status.conditionsOnTarget) "Never") }}
+{{- $seen = list }}
+{{- range $kind := (include "observer.kinds" . | fromJson).items }}
+{{- $id := printf "%s/%s" $kind.group $kind.plural }}
+{{- if and (eq $kind.name "target") (not (has $id $seen)) }}
+{{- $seen = append $seen $id }}
+- apiGroups: [{{ $kind.group | quote }}]
+  resources: [{{ $kind.plural }}/status]
+  verbs: [patch]
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if $writes }}
 - apiGroups: [observer.modeldeployment.io]
   resources: [modeldeploymentobservations]
@@ -158,28 +170,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   verbs: [patch]
 {{- with .Values.rbac.extraRules }}
 {{ toYaml . }}
-{{- end }}
-{{- end -}}
-
-{{/* Where conditions may be written on the observed object. Whether they merge is read from its definition, which is no
-namespace's: so only where the whole cluster is watched. */}}
-{{- define "observer.targetRules" -}}
-{{- $settings := include "observer.settings" . | fromJson -}}
-{{- $status := $settings.kubernetes.status | default dict -}}
-- apiGroups: [apiextensions.k8s.io]
-  resources: [customresourcedefinitions]
-  verbs: [get, list, watch]
-{{- if and (ne (toString $status.enabled) "false") (ne (toString $status.conditionsOnTarget) "Never") }}
-{{- $seen := list }}
-{{- range $kind := (include "observer.kinds" . | fromJson).items }}
-{{- $id := printf "%s/%s" $kind.group $kind.plural }}
-{{- if and (eq $kind.name "target") (not (has $id $seen)) }}
-{{- $seen = append $seen $id }}
-- apiGroups: [{{ $kind.group | quote }}]
-  resources: [{{ $kind.plural }}/status]
-  verbs: [patch]
-{{- end }}
-{{- end }}
 {{- end }}
 {{- end -}}
 
