@@ -75,21 +75,32 @@ def requirements(rule: PodRule, scope: Scope) -> tuple[Wanted, ...] | None:
 
 
 def _of_selector(selector: Mapping[str, Any]) -> tuple[Wanted, ...]:
-    """A LabelSelector, or a plain mapping of labels. An operator that we do not know fits nothing."""
-    expressions = selector.get("matchExpressions")
-    plain = selector.get("matchLabels") if "matchLabels" in selector or expressions is not None else selector
-    found = [Wanted(key, (value,)) for key, value in (plain or {}).items() if isinstance(value, str)]
-    for each in expressions or ():
-        key, operator = str(each.get("key")), each.get("operator")
-        values = tuple(str(value) for value in each.get("values") or ())
-        shapes = {
-            "In": Wanted(key, values or _NOTHING),
-            "NotIn": Wanted(key, values, unless=True),
-            "Exists": Wanted(key),
-            "DoesNotExist": Wanted(key, absent=True),
-        }
-        found.append(shapes.get(str(operator), Wanted(key, _NOTHING)))
-    return tuple(found)
+    """A LabelSelector, or a plain mapping of labels. What we do not understand of it fits nothing."""
+    if "matchLabels" not in selector and "matchExpressions" not in selector:
+        return _of_labels(selector)
+    expressions = selector.get("matchExpressions") or ()
+    listed = expressions if isinstance(expressions, list | tuple) else ({},)
+    return (*_of_labels(selector.get("matchLabels") or {}), *(_of_expression(each) for each in listed))
+
+
+def _of_labels(labels: Any) -> tuple[Wanted, ...]:
+    if not isinstance(labels, Mapping):
+        return (Wanted("", _NOTHING),)
+    return tuple(Wanted(key, (value,) if isinstance(value, str) else _NOTHING) for key, value in labels.items())
+
+
+def _of_expression(found: Any) -> Wanted:
+    if not isinstance(found, Mapping):
+        return Wanted("", _NOTHING)
+    key, listed = str(found.get("key")), found.get("values")
+    values = tuple(map(str, listed)) if isinstance(listed, list | tuple) else ()
+    shapes = {
+        "In": Wanted(key, values or _NOTHING),
+        "NotIn": Wanted(key, values, unless=True),
+        "Exists": Wanted(key),
+        "DoesNotExist": Wanted(key, absent=True),
+    }
+    return shapes.get(str(found.get("operator")), Wanted(key, _NOTHING))
 
 
 class Selector:
