@@ -7,6 +7,7 @@ to a loopback name: a web page that points its own name at 127.0.0.1 is refused.
 from __future__ import annotations
 
 import asyncio
+import base64
 import hmac
 import logging
 from collections.abc import Iterable
@@ -217,7 +218,20 @@ class Server:
         if asked and transport is not None and transport.get_extra_info("peercert"):
             return True
         sent = request.headers.get("Authorization", "")
-        return options.token is not None and hmac.compare_digest(_raw(sent), _raw(f"Bearer {options.token}"))
+        return options.token is not None and hmac.compare_digest(_borne(sent), _raw(options.token))
+
+
+def _borne(sent: str) -> bytes:
+    """The token of an ``Authorization`` header: after ``Bearer``, or the password of ``Basic``, which is all that a client
+    which only takes a URL can send. Empty for anything else.
+    """
+    scheme, _, rest = sent.partition(" ")
+    if scheme == "Basic":
+        try:
+            return base64.b64decode(rest, validate=True).partition(b":")[2]
+        except ValueError:
+            return b""
+    return _raw(rest) if scheme == "Bearer" else b""
 
 
 def _raw(text: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -235,6 +236,30 @@ async def test_a_token_beyond_ascii_is_accepted_as_its_bytes():
     finally:
         await server.stop()
     assert status == 200
+
+
+BASIC = {
+    "the token as password": (b"user:secret", 200),
+    "no user": (b":secret", 200),
+    "another password": (b"user:secre", 401),
+    "the token as user": (b"secret:", 401),
+    "no colon": (b"secret", 401),
+    "no utf-8": (b"\xff:\xff", 401),
+}
+
+
+@pytest.mark.parametrize(("pair", "code"), BASIC.values(), ids=BASIC)
+async def test_a_client_that_only_takes_a_url_bears_the_token_as_a_password(pair: bytes, code: int) -> None:
+    metrics = SelfMetrics("test", "3")
+    server = Server(Api(Reports(healthy()), Renderer(FAMILIES)).routes(), Listen(port=0, token="secret"), metrics)
+    await server.start()
+    try:
+        lines = [b"GET /api/v1/targets HTTP/1.1", b"Host: x", b"Authorization: Basic "]
+        for header, wanted in ((base64.b64encode(pair), code), (b"%%%", 401), (b"", 401)):
+            status, _ = await asked(server, *lines[:2], lines[2] + header)
+            assert status == wanted, header
+    finally:
+        await server.stop()
 
 
 async def test_an_answer_above_the_limit_names_it():
