@@ -24,6 +24,7 @@ from exporters.limits import LimitsApi, limit_families
 from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
 from exporters.server import Server
+from exporters.top import TopApi
 from observer.app.budget import budget
 from observer.app.canary import Canaries
 from observer.app.canary_keeping import FileKeeper
@@ -171,7 +172,8 @@ class Watcher:
             failed=self.tally.render_failed,
         )
         doctor = DoctorApi(self.store.deployments, self._fetcher, self._clock)
-        apis = (LimitsApi(self), api, KvApi(self.kv), CanaryApi(self.canaries), doctor, self.page)
+        top = TopApi(self.source, self.tally.render_failed)
+        apis = (LimitsApi(self), api, top, KvApi(self.kv), CanaryApi(self.canaries), doctor, self.page)
         return [route for each in apis for route in each.routes()]
 
     def limits(self) -> tuple[LimitReading, ...]:

@@ -16,6 +16,7 @@ from observer.cli.read import read
 from observer.cli.run import check, demo, record, replay, serve
 from observer.cli.show import get, metrics, targets
 from observer.cli.status import contract, explain, status
+from observer.cli.top import top
 
 
 @click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -33,6 +34,7 @@ SHORT_HELP = {
     "serve": "Watch the targets that files name; answer over HTTP.",
     "check": "Say every fault of settings and fleet files, by line.",
     "get": "List deployments: ready replicas, load, latency.",
+    "top": "Watch load, rates and freshness, live and sortable.",
     "status": "Show what is concluded: phase, roles, conditions.",
     "explain": "Say what holds, why, and what to do.",
     "contract": "Compare the router's contract with what is there.",
@@ -53,6 +55,7 @@ for verb in (
     serve,
     check,
     get,
+    top,
     status,
     explain,
     contract,
