@@ -7,16 +7,20 @@ from typing import Any
 
 import msgspec
 
+from observer.clock import Clock
 from observer.discover.feeds import Feed, Feeds, Wanted
 from observer.discover.platforms.document import PodRule, SourceRule
 from observer.discover.platforms.engine import Found, discover, group_of, watched
 from observer.discover.platforms.load import Platform
 from observer.discover.platforms.members import Refusal
 from observer.discover.platforms.world import PODS_SOURCE, Need, World, object_needs, pod_needs
+from observer.discover.proving import prove
 from observer.kube.cache import Change, ChangeKind
+from observer.kube.client import ApiClient
 from observer.kube.records import Document, Pod
 from observer.kube.resources import PODS, Resource
 from router_contract.discovered import ObjectReference
+from router_contract.judging import MembershipProof
 from router_contract.platform_facts import SourceFault
 
 Key = tuple[str, str]
@@ -129,6 +133,11 @@ class Followed:
     def target(self, key: Key) -> Document | None:
         """The target of this name."""
         return self._targets.get(key)
+
+    async def prove(self, client: ApiClient, clock: Clock, key: Key) -> MembershipProof | None:
+        """An uncached list of a deployment's engine Pods, ``None`` when there is no such deployment."""
+        target = self._targets.get(key)
+        return None if target is None else await prove(client, clock, self.platform, target, self._world)
 
     def everything(self) -> None:
         """Build all deployments anew."""

@@ -25,6 +25,7 @@ from observer.kube.schemas import Conditions, of_openapi
 from observer.kube.watching import WatchTuning
 from observer.supervise import Supervisor
 from router_contract.discovered import Discovered, ObjectReference
+from router_contract.judging import MembershipProof
 from router_contract.platform_facts import SourceFault
 from router_contract.targets import DeploymentKey
 
@@ -141,6 +142,14 @@ class KubernetesDiscovery:
                 found = followed.target((reference.namespace, reference.name))
                 if found is not None and found.uid == reference.uid:
                     return found
+        return None
+
+    async def prove(self, key: DeploymentKey) -> MembershipProof | None:
+        """One consistent uncached list of a deployment's engine Pods; ``None`` for one that is not found here."""
+        for followed in self._followed:
+            proof = await followed.prove(self._client, self._clock, (key.namespace, key.name))
+            if proof is not None:
+                return proof
         return None
 
     async def _wait(self) -> None:

@@ -7,16 +7,10 @@ from functools import partial
 
 import msgspec
 
-from observer.discover.platforms.document import (
-    Count,
-    PlatformDocument,
-    PodRule,
-    QuotaRule,
-    RoleRule,
-    StatusRule,
-    Take,
-)
+from observer.discover.platforms.document import PlatformDocument, PodRule, RoleRule
+from observer.discover.platforms.document_facts import QuotaRule, StatusRule
 from observer.discover.platforms.paths import BadPathError, check_template, parse, pattern
+from observer.discover.platforms.values import Count, Take
 from observer.yamldoc.decode import Tracker
 from observer.yamldoc.faults import did_you_mean, shown
 

@@ -21,11 +21,12 @@ from observer.discover.platforms.load import Platform
 from observer.discover.platforms.members import Listeners, MemberBuilder, Refusal, container_of, moment
 from observer.discover.platforms.objects import Objects
 from observer.discover.platforms.roles import RoleBuilder, specs
-from observer.discover.platforms.select import IGNORE, Left, Selector
+from observer.discover.platforms.select import IGNORE, Left, Selector, Wanted, requirements
 from observer.discover.platforms.taking import Scope, count, label, present, text
 from observer.discover.platforms.world import Need, Reader, World
 from observer.kube.records import Document, Pod
 from router_contract.discovered import Discovered, ObjectReference
+from router_contract.platform_facts import OperatorStatus
 from router_contract.targets import (
     Deployment,
     DeploymentKey,
@@ -126,7 +127,7 @@ def discover(
         model=text(document.model, _at_first(scope, document, pods)) or None,
         endpoint_type=_endpoint_type(document, scope),
         generation=target.generation,
-        observed_generation=getattr(operator, "observed_generation", None),
+        observed_generation=operator.observed_generation if isinstance(operator, OperatorStatus) else None,
         created_at=moment(paths.as_text(scope.field("metadata.creationTimestamp"))),
         deleting=scope.field("metadata.deletionTimestamp") is not None,
         complete=complete,
@@ -147,6 +148,13 @@ def discover(
         needed=frozenset(reader.needed),
         left=tuple(left),
     )
+
+
+def engine_pods(platform: Platform, target: Document, world: World) -> tuple[tuple[Wanted, ...], tuple[Pod, ...]]:
+    """What a target wants of its engine Pods' labels (nothing: no Pod can be its), and those that are its in a world."""
+    rule, scope = _pod_rule(platform, target), _scope(target)
+    wants = requirements(rule, scope) or ()
+    return wants, Selector(platform, target, Reader(world)).select(rule, scope, [])
 
 
 def _scope(target: Document) -> Scope:

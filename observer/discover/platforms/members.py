@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from observer.discover.platforms import paths
-from observer.discover.platforms.document import EndpointRule, EventsRule, ReplicaRule, Take
+from observer.discover.platforms.document import EndpointRule, EventsRule, ReplicaRule
 from observer.discover.platforms.taking import Scope, text
+from observer.discover.platforms.values import Take
 from observer.kube.records import Container, Pod
 from router_contract.targets import Address, KvEventSource, Member, Ready, Tls
 

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from observer.discover.platforms import paths
-from observer.discover.platforms.document import BindingRule, ObjectRule, QuotaRule, RouterRule, WeightsRule
+from observer.discover.platforms.document import RouterRule
+from observer.discover.platforms.document_facts import BindingRule, ObjectRule, QuotaRule, WeightsRule
 from observer.discover.platforms.select import controller
 from observer.discover.platforms.taking import Scope, text
 from observer.discover.platforms.world import Reader, owner_uids

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from observer.discover.platforms import paths
-from observer.discover.platforms.document import Count, Take
+from observer.discover.platforms.values import Count, Take
 from observer.kube.records import Container, Pairs, Pod
 
 MAX_VALUE = 4096

@@ -67,6 +67,15 @@ class World:
                 _enter(index, key, pod)
         return tuple(index.get((namespace, value), {}).values())
 
+    def with_pods(self, pods: Iterable[Pod]) -> World:
+        """The same objects and faults with only these Pods, which are then the whole of them."""
+        other = World()
+        other._objects, other._owned = self._objects, self._owned
+        other.faults = {key: fault for key, fault in self.faults.items() if key[0] != PODS_SOURCE}
+        for pod in pods:
+            other.put_pod(pod)
+        return other
+
     def put(self, source: str, document: Document) -> None:
         """Add an object of a source, or replace it."""
         self.remove(source, document)

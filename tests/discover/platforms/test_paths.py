@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from observer.discover.platforms.document import Count, Take
 from observer.discover.platforms.paths import BadPathError, check_template, every, fill, first, parse, whole
 from observer.discover.platforms.taking import Scope, arguments, count, present, text
+from observer.discover.platforms.values import Count, Take
 from observer.kube.records import Container, Pod, Port
 
 BODY = {

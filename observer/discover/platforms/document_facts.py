@@ -1,0 +1,118 @@
+"""Keys of platform documents about what a platform says beside its Pods: status, records, objects referred to, advice."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from observer.discover.platforms.values import Takes, Texts
+
+
+class WorkloadRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An object that keeps Pods."""
+
+    source: Annotated[str, Meta(description="Name of a source.")]
+    name: Annotated[Takes, Meta(description="Its name.")]
+    ready: Annotated[str, Meta(description="Path in it to the number of ready replicas; absent is 0.")] = (
+        "status.readyReplicas"
+    )
+
+
+class ObjectRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One object that the target refers to."""
+
+    source: Annotated[str, Meta(description="Name of a source.")]
+    name: Annotated[Takes, Meta(description="Its name; nothing is referred to when it has no value.")]
+
+
+class BindingRule(ObjectRule, frozen=True, kw_only=True, rename="camel"):
+    """The binding that grants a cache. Paths are in the binding."""
+
+    ready: Annotated[Texts, Meta(description="Path in the binding to the values (`a|b`) that mean ready.")] = ()
+    domain: Annotated[str | None, Meta(description="Path that is there once its domain can be read.")] = None
+
+
+class QuotaRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Objects that reserve quota for replicas: those whose owners are Pods of the deployment."""
+
+    source: Annotated[str, Meta(description="Name of a source.")]
+    reserved: Annotated[str, Meta(description="Condition type that is True once quota is held.")]
+    preempted: Annotated[tuple[str, ...], Meta(description="Condition types, or `Type/Reason`, of a preemption.")] = ()
+    active: Annotated[str | None, Meta(description="Path that is false once it was deactivated.")] = None
+    flavors: Annotated[str | None, Meta(description="Path to mappings of resource to flavor.")] = None
+    common: Annotated[tuple[str, ...], Meta(description="Resources that are no accelerators.")] = ()
+
+
+class WeightsRule(ObjectRule, frozen=True, kw_only=True, rename="camel"):
+    """The model artifact whose weights the Pods need."""
+
+    resolved: Annotated[str, Meta(description="Path in the artifact that is there once it is resolved.")]
+    delivery: Annotated[Takes, Meta(description="`Mount` or `Download`.")] = ()
+
+
+class StatusRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where the operator's own voice stands in the target."""
+
+    conditions: Annotated[str, Meta(description="Path to its conditions.")] = "status.conditions"
+    observed_generation: Annotated[str, Meta(description="Path to the generation it saw.")] = (
+        "status.observedGeneration"
+    )
+    phase: Annotated[str, Meta(description="Path to its phase.")] = "status.phase"
+    message: Annotated[str, Meta(description="Path to the words beside the phase.")] = "status.phaseMessage"
+    words: Annotated[Texts, Meta(description="Further words that are shown as written: name, and path.")] = ()
+
+
+class Course(StrEnum):
+    """What a reason calls for."""
+
+    CLEARS = "ClearsByItself"
+    ACT = "Act"
+    WAIT = "WaitThenAct"
+    OVER = "Over"
+
+
+class ReasonRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What to do about one reason of the operator."""
+
+    condition: Annotated[str, Meta(description="Condition type.")]
+    reason: Annotated[str, Meta(description="Reason.")]
+    course: Annotated[Course, Meta(description="Whether waiting helps.")]
+    whose: Annotated[str, Meta(description="Who can do something about it.")]
+    hint: Annotated[str, Meta(description="One sentence of help.")]
+
+
+class ScalerRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Annotations of the target that name who owns the replica count."""
+
+    binding: Annotated[str, Meta(description="Annotation that names the owner.")]
+    decision: Annotated[str, Meta(description="Annotation that names the last decision.")]
+
+
+class FactsRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the platform says beside its Pods, and what it may be believed."""
+
+    managed: Annotated[bool, Meta(description="An operator renders the engine's arguments and readiness gates.")] = (
+        False
+    )
+    declared: Annotated[
+        bool, Meta(description="Retirement and replacement count as absent where nothing announces them.")
+    ] = True
+    order: Annotated[tuple[str, ...], Meta(description="Condition types in the order in which they are read.")] = ()
+    endpoint: Annotated[Takes, Meta(description="The deployment's published address.")] = ()
+    endpoint_published: Annotated[
+        Takes, Meta(description="With a value here a missing `endpoint` is an observed absence.")
+    ] = ()
+    port: Annotated[Takes, Meta(description="The serving port of its Service.")] = ()
+    retirement: Annotated[str | None, Meta(description="Path to the record of a running retirement.")] = None
+    contract: Annotated[str | None, Meta(description="Path to the published router contract.")] = None
+    scaler: Annotated[ScalerRule | None, Meta(description="Who owns the replica count.")] = None
+    cache: Annotated[Takes, Meta(description="A cache is declared when this has a value.")] = ()
+    binding: Annotated[BindingRule | None, Meta(description="The binding of that cache.")] = None
+    quota: Annotated[QuotaRule | None, Meta(description="Quota of the replicas.")] = None
+    weights: Annotated[WeightsRule | None, Meta(description="The model artifact.")] = None
+    reserved_namespaces: Annotated[
+        tuple[str, ...], Meta(description="Namespaces that never get a queue; none named: not known.")
+    ] = ()
