@@ -22,8 +22,8 @@ UNKNOWN = "Unknown"
 LARGEST = 512 << 10
 """Bytes of one stored status. The store of a cluster takes 1.5 MiB for a whole object."""
 
-AT_WORK = frozenset({"Idle", "Progressing"})
-"""How a healthy engine stands from one second to the next: it has work or it has none, and neither is news."""
+AT_WORK = frozenset({"Idle", "Progressing", "Receiving"})
+"""How a healthy engine or publisher stands from one second to the next: busy or not, and neither is news."""
 
 _TICKING = ("roles", "routerViews", "operator", "retirement")
 _NUMBER = re.compile(r"(?<![\w.:/-])\d+(?:\.\d+)?(?= ?(?:ms|s|min|m|h|d|seconds?|minutes?|hours?)\b)")
@@ -93,7 +93,9 @@ def _views(views: list[Json]) -> list[Json]:
     for view in views:
         entry = {key: value for key, value in view.items() if key not in {"readAt", "ageSeconds", "circuitsAgeSeconds"}}
         if "workers" in entry:
-            entry["workers"] = [{key: row[key] for key in row if key != "load"} for row in entry["workers"]]
+            # Routers list them in any order, a new one at each read.
+            rows = sorted(entry["workers"], key=lambda row: (row["url"], row.get("rank") or 0))
+            entry["workers"] = [{key: row[key] for key in row if key != "load"} for row in rows]
         if "failure" in entry:
             entry["failure"] = {
                 key: value for key, value in entry["failure"].items() if key not in {"at", "ageSeconds"}
@@ -129,7 +131,7 @@ def settled_memory(memory: Json, stored: Any) -> Json:
         before = held.get(wanted["type"])
         if before is None or {wanted["reason"], before.get("reason")} - AT_WORK:
             return wanted
-        return before if before.get("status") == wanted["status"] else wanted
+        return dict(before) if before.get("status") == wanted["status"] else wanted
 
     return {**memory, "conditions": [entry(each) for each in memory["conditions"]]}
 

@@ -241,7 +241,7 @@ class Cluster:
         """Keep ``sources[]`` true between two finds, and let observations of what is gone go."""
         while True:
             faults = self.faults()
-            self.publisher.sweeping = self.discovery.synced and not faults
+            self.publisher.sweeping = self.discovery.synced
             if self.discovery.synced and self._key(faults) != self._key(self._shown):
                 async with self._turn:
                     self._shown = faults

@@ -40,7 +40,8 @@ def observation_intent(
     """The whole status of the observation. Where only a duration in a text differs, the stored text stays."""
     if report.phase is Phase.DELETING:
         return _deleting(found, report, stored, observer)
-    kept = settled_memory(msgspec.to_builtins(memory), stored.status.get("memory"))
+    # As JSON gives it back: what is wanted must equal what is stored, lists and numbers included.
+    kept = settled_memory(msgspec.json.decode(msgspec.json.encode(memory)), stored.status.get("memory"))
     fields = {**observation_fields(report), "memory": kept}
     fields = bounded_fields(settled(fields, stored.status))
     held = stored.conditions("")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 from msgspec.structs import replace
 
@@ -21,7 +22,7 @@ from router_contract.judging import Stored, StoredCondition
 from router_contract.platform_facts import PlatformFacts
 from router_contract.status import Phase, Transition
 from router_contract.verdicts import Condition, DeploymentReport, Status
-from tests.exporters.judged import judged
+from tests.exporters.judged import EVERYTHING, judged
 from tests.exporters.reports import WALL
 from tests.kube.test_observations import MD
 
@@ -82,6 +83,12 @@ def test_whether_a_healthy_engine_has_work_is_no_news() -> None:
     stalled = observation_intent(found(), progressing("Stalled", "still"), memory("Stalled", 3.0), held, "o")
     assert stalled.fields != idle.fields
     assert stalled.conditions[0].reason == "Stalled"
+
+
+def test_what_is_wanted_equals_what_a_server_gives_back() -> None:
+    memory = Stored(disagreements=(("RouterReady", 1.25),), transitions=(change(1),), eligible_set=("a", "b"))
+    fields = observation_intent(found(), EVERYTHING, memory, EMPTY, "observer-0").fields
+    assert orjson.loads(orjson.dumps(fields)) == fields
 
 
 def test_on_the_target_stand_only_our_own_answers_under_our_names() -> None:

@@ -85,6 +85,26 @@ class Operated:
             "router": {"name": "vllm-router", "replicas": len(self.simulated.routers)},
         }
 
+    @property
+    def contract(self) -> Json:
+        """What the operator publishes of the router."""
+        roles = [
+            {
+                "name": role.name,
+                "kind": str(role.kind),
+                "selector": {
+                    **self._labels(),
+                    "app.kubernetes.io/component": role.name,
+                    "modeldeployment.gpustack.ai/role-kind": str(role.kind).lower(),
+                    "modeldeployment.gpustack.ai/member-index": "0",
+                },
+                "endpoint": f"http://{self.name}-{role.name}.{self.namespace}.svc:8000",
+            }
+            for role in self.simulated.spec.roles
+        ]
+        endpoint = f"http://{self.name}-router.{self.namespace}.svc:8081"
+        return {"name": "vllm-router", "endpoint": endpoint, "roles": roles}
+
     def create_target(self) -> None:
         body = {
             "apiVersion": VERSION,
@@ -205,7 +225,7 @@ class Operated:
             "roleSummary": f"{len(self.simulated.routers)}R{count}S",
             "conditions": [condition],
             "roles": roles,
-            "router": {"name": "vllm-router", "endpoint": f"http://{self.name}-router.{self.namespace}.svc:8081"},
+            "router": self.contract,
         }
         self.cluster.call("PUT", f"{self.path}/status", {**current, "status": status})
 
