@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.rendering import AGGREGATED, CHART, EVERYTHING, MATRIX, rendered
+from tests.chart.rendering import AGGREGATED, CHART, EVERYTHING, MATRIX, NAMESPACED, rendered
 from tests.cluster.control_plane import ControlPlane, program
 
 pytestmark = pytest.mark.cluster
@@ -88,6 +88,23 @@ def test_a_release_installs_upgrades_and_goes(cluster: ControlPlane) -> None:
     assert not [line for line in left.splitlines() if "lens" in line]
     assert "lens" not in cluster.kubectl("get", "clusterrole,clusterrolebinding,apiservice", "-o", "name")
     assert "observer.modeldeployment.io" in cluster.kubectl("get", "crd", "-o", "name")  # what was observed stays
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "The aggregated API is off (apiService.enabled)"),
+        (NAMESPACED, "system:auth-delegator), and this\ninstall has Roles only"),
+        (AGGREGATED, "kubectl delete apiservice v1.metrics.modeldeployment.io"),
+        ({"replicas": 1}, "One replica for each shard"),
+    ],
+    ids=["cluster-wide", "namespaced", "aggregated", "one replica"],
+)
+def test_the_notes_say_what_was_chosen_and_why(cluster: ControlPlane, values: dict[str, Any], said: str) -> None:
+    notes = helm_on(
+        cluster, "install", "noted", str(CHART), "-n", "observer", "--skip-crds", "--dry-run=server", values=values
+    )
+    assert said in notes.split("NOTES:", 1)[1]
 
 
 class Account:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from observer.settings import describe
 
@@ -86,3 +88,9 @@ def test_the_roles_name_what_the_platforms_read() -> None:
     kinds = {(kind["group"], kind["plural"]) for kind in made["gpustack"]}
     assert {("worker.gpustack.ai", "modeldeployments"), ("kueue.x-k8s.io", "workloads")} <= kinds
     assert next(kind["name"] for kind in made["gpustack"]) == "target"
+
+
+def test_the_chart_s_version_of_the_program_is_the_program_s() -> None:
+    chart = YAML(typ="safe").load((chart_files.CHART / "Chart.yaml").read_text("utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert chart["appVersion"] == project["version"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
 import os
 import re
@@ -16,13 +18,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 
-from tests.chart.rendering import ROOT, one, rendered
+from observer.app.aggregated import API_SERVICE
+from observer.clock import SystemClock
+from observer.kube.certificate_keeper import CertificateKeeper
+from observer.settings import load_files
+from tests.chart.rendering import AGGREGATED, ROOT, one, rendered
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.gpustack_world import define
+from tests.cluster.running import client_for
 
 pytestmark = pytest.mark.cluster
 HOME = "roles-only"
+RIGHTS = {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
 TOKEN = "a-token-of-the-test"
 OBSERVATIONS = "/apis/observer.modeldeployment.io/v1alpha1/namespaces/{}/modeldeploymentobservations"
 TARGETS = "/apis/worker.gpustack.ai/v1alpha1/namespaces/{}/modeldeployments"
@@ -125,7 +134,7 @@ def observed(cluster: ControlPlane, namespace: str) -> dict[str, Any] | None:
 def test_an_install_by_roles_observes_its_namespaces_and_no_other(cluster: ControlPlane, tmp_path: Path) -> None:
     define(cluster, ROOT / "tests" / "cluster" / "modeldeployments.yaml")
     objects = rendered({"watch": {"namespaces": ["team-a"]}}, namespace=HOME)
-    roles = [each for each in objects if each["kind"] in {"ServiceAccount", "Role", "RoleBinding"}]
+    roles = [each for each in objects if each["kind"] in RIGHTS]
     file = cluster.folder / "running.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": roles}), "utf-8")
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(file))
@@ -165,3 +174,32 @@ def test_an_install_by_roles_observes_its_namespaces_and_no_other(cluster: Contr
         # What the roles do not give would be told here; Kueue is not installed, which is another matter.
         assert "forbidden" not in running.said().lower(), running.said()
         assert TOKEN not in running.said()
+
+
+async def test_the_replicas_can_keep_their_certificate_with_the_rights_of_the_chart(cluster: ControlPlane) -> None:
+    """The chart's empty Secret is filled and its APIService trusts it; another Secret cannot be touched."""
+    objects = [each for each in rendered(AGGREGATED) if each["kind"] in RIGHTS | {"Secret", "Service", "APIService"}]
+    file = cluster.folder / "certificate.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}), "utf-8")
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(file))
+    try:
+        config = cluster.folder / "certificate.yaml"
+        config.write_text(one(rendered(AGGREGATED), "ConfigMap")["data"]["settings.yaml"], "utf-8")
+        settings = load_files([config]).settings.aggregated
+        names = {"namespace": "observer", "service": settings.service, "api_service": API_SERVICE}
+        async with client_for(str(kubeconfig(cluster, "observer", "observer"))) as client:
+            keeper = CertificateKeeper(client, SystemClock(), secret=settings.secret, **names)
+            async with asyncio.timeout(WAIT):
+                while await keeper.keep() is None or keeper.trouble:
+                    await asyncio.sleep(0.2)  # the server has not seen the roles yet
+            other = CertificateKeeper(client, SystemClock(), secret="observer-token", **names)
+            assert await other.keep() is None
+            assert "Forbidden" in other.trouble
+        secret = cluster.call("GET", "/api/v1/namespaces/observer/secrets/observer-serving")["data"]
+        trusted = cluster.call("GET", f"/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}")["spec"]["caBundle"]
+        assert trusted == secret["ca.crt"]
+        certificate = x509.load_pem_x509_certificate(base64.b64decode(secret["tls.crt"]))
+        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert "observer-api.observer.svc" in alternatives.get_values_for_type(x509.DNSName)
+    finally:
+        cluster.kubectl("delete", "-f", str(file), "--wait=false")

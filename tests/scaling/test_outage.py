@@ -68,7 +68,9 @@ OUTAGES: dict[str, Answers] = {"the observer is away": empty, "Prometheus is awa
 @pytest.mark.parametrize("away", OUTAGES.values(), ids=OUTAGES)
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
 def test_nothing_is_scaled_while_nobody_knows(client: Client, away: Answers) -> None:
-    assert lived(client, away).history == []
+    history = lived(client, away).history
+    print(f"figure: {len(history)} changes of {REPLICAS} replicas in {OUTAGE:g} s in which nobody knows")
+    assert history == []
 
 
 TRIGGER = "triggers__0__metadata__"
@@ -91,6 +93,7 @@ def test_each_trap_of_the_page_scales_in(name: str) -> None:
     history = lived(client, away, lambda: [REPLICAS * share]).history
     assert history, "nothing was scaled: this case shows no trap"
     at, replicas, by = history[0]
+    print(f"figure: with {name}: {by} scales {REPLICAS} to {replicas} after {at - BEFORE:g} s")
     assert BEFORE <= at < BEFORE + OUTAGE
     assert replicas < REPLICAS
     assert by == who
