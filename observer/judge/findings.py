@@ -29,7 +29,7 @@ def findings(
 ) -> list[Finding]:
     """All of them, good conditions included, in no order of weight."""
     return [
-        *(_of_condition(item, now) for item in conditions),
+        *(_of_condition(inputs, item, now) for item in conditions),
         *(_of_group(inputs, group, now) for group in groups if group.verdict.state in _GROUPS),
         *(_of_member(item) for group in groups for item in group.standings if _told(group, item)),
         *_of_routers(inputs),
@@ -59,11 +59,18 @@ def _finding(
     )
 
 
-def _of_condition(item: Condition, now: Instant) -> Finding:
-    """A condition, and for how long its reason holds; not known where only its status has a known time."""
+def _of_condition(inputs: DeploymentInputs, item: Condition, now: Instant) -> Finding:
+    """A condition, and for how long its reason holds; not known where only its status has a known time.
+
+    What the platform's own document advises for a reason goes before our table.
+    """
     said = " (as the operator says)" if item.provenance is Provenance.MIRRORED else ""
     seconds = None if item.reason_since is None else max(0.0, now.wall - item.reason_since)
-    return _finding(item.type, "", item.status.value, item.reason, item.message + said, seconds, item.evidence)
+    found = _finding(item.type, "", item.status.value, item.reason, item.message + said, seconds, item.evidence)
+    own = next((row for row in inputs.facts.reasons if (row.condition, row.reason) == (item.type, item.reason)), None)
+    if own is None or item.status is Status.TRUE:
+        return found
+    return msgspec.structs.replace(found, advice=own.course, whose=own.whose, hint=own.hint)
 
 
 _GROUPS = LEAVING | {GroupState.INCOMPLETE}

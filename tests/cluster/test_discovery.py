@@ -174,7 +174,16 @@ async def test_found_replaced_and_gone(cluster: ControlPlane) -> None:
         assert {fault.kind for fault in discovery.sources()} == {"Workload", "KVCachePoolBinding", "ModelArtifact"}
         assert heard.objects[0].uid == world.uid
         await until(lambda: (found := heard.named("found")) is not None and found.conditions_map is True)
+        key = DeploymentKey("found", "chat")
+        proof = await discovery.prove(key)
+        assert proof is not None
+        assert proof.members is not None
+        assert {each.uid for each in proof.members} == {member.uid for member in found.deployment.roles[0].members()}
+        assert await discovery.prove(DeploymentKey("found", "nobody")) is None
         world.remove("a")
+        proof = await discovery.prove(key)
+        assert proof is not None
+        assert [each.uid == first for each in proof.members or ()] == [False], "the list is not the cache's"
         await until(lambda: heard.members("found") == ["b"])
         second = world.pod("a", 0, "127.0.0.5")
         await until(lambda: heard.members("found") == ["a", "b"])

@@ -68,10 +68,11 @@ def _objects(file: Path) -> Iterator[Mapping[str, Any]]:
     for root in roots:
         if root is None:
             continue
-        if not isinstance(root, dict):
-            raise DumpError(f"{file}: found {type(root).__name__}, wanted Kubernetes objects")
-        items = root.get("items")
-        yield from (items if isinstance(items, list) else [root])
+        items = root.get("items") if isinstance(root, dict) else None
+        for each in items if isinstance(items, list) else [root]:
+            if not isinstance(each, dict):
+                raise DumpError(f"{file}: found {type(each).__name__}, wanted Kubernetes objects")
+            yield each
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):

@@ -104,6 +104,7 @@ def discover(
     complete = reader.complete(target.namespace)
     selector = Selector(platform, target, reader)
     pods = selector.select(_pod_rule(platform, target), scope, left)
+    ended = sorted(each.pod for each in left if each.ended)
     members = MemberBuilder(document.replicas, document.ready, refusal)
     found = specs(document, scope, pods)
     roles = RoleBuilder(document, members, left, complete=complete).build(found, pods)
@@ -116,6 +117,7 @@ def discover(
         router,
         Objects(reader, target, namespaced),
         reader.faults(target.namespace),
+        ended,
         now,
     )
     operator = said.operator

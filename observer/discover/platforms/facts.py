@@ -40,9 +40,13 @@ def facts(
     router: RouterDeclaration | None,
     objects: Objects,
     faults: tuple[SourceFault, ...],
+    ended: Sequence[str],
     now: float,
 ) -> PlatformFacts:
-    """Everything said about one deployment at ``now`` (wall seconds). What nobody could look at stays UNSET."""
+    """Everything said about one deployment at ``now`` (wall seconds); ``ended`` are its engine Pods that ended.
+
+    What nobody could look at stays UNSET.
+    """
     rule = document.facts
     return PlatformFacts(
         platform=document.name,
@@ -68,6 +72,7 @@ def facts(
         contract=_contract(document, scope, roles),
         endpoint=_endpoint(document, scope),
         port=paths.whole(text(rule.port, scope)),
+        eviction_note=_ended(ended),
         reasons=tuple(
             ReasonFact(
                 condition=each.condition, reason=each.reason, course=each.course.value, whose=each.whose, hint=each.hint
@@ -75,6 +80,14 @@ def facts(
             for each in document.reasons
         ),
     )
+
+
+def _ended(names: Sequence[str]) -> str:
+    """A note on Pods that ended: evicted ones do, and nothing takes their place by itself."""
+    if not names:
+        return ""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"ended: {', '.join(names[:3])}{more}"
 
 
 def _operator(document: PlatformDocument, scope: Scope, now: float) -> OperatorStatus | None:

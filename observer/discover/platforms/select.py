@@ -24,10 +24,11 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 class Left(msgspec.Struct, frozen=True):
-    """A Pod that was not taken, and why."""
+    """A Pod that was not taken, and why. ``ended`` marks one that belongs and whose containers will not run again."""
 
     pod: str
     why: str
+    ended: bool = False
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -122,9 +123,11 @@ class Selector:
         for pod in self._candidates(rule, wants):
             if not fits(pod.labels, wants):
                 continue
-            why = _ended(pod) or self._owner_fault(rule.owner, pod)
+            why = _ignored(pod) or self._owner_fault(rule.owner, pod)
             if why:
                 left.append(Left(pod.name, why))
+            elif pod.phase in _ENDED:
+                left.append(Left(pod.name, f"it ended: phase {pod.phase}", ended=True))
             else:
                 taken.append(pod)
         return tuple(sorted(taken, key=lambda pod: pod.name))
@@ -175,7 +178,5 @@ def controller(document: Document) -> tuple[str, str, str]:
     return tuple(str(owners[0].get(key, "")) for key in ("kind", "name", "uid"))  # type: ignore[return-value]  # three keys
 
 
-def _ended(pod: Pod) -> str:
-    if label(pod.annotations, IGNORE) == "true":
-        return f"its annotation {IGNORE} says so"
-    return f"it ended: phase {pod.phase}" if pod.phase in _ENDED else ""
+def _ignored(pod: Pod) -> str:
+    return f"its annotation {IGNORE} says so" if label(pod.annotations, IGNORE) == "true" else ""

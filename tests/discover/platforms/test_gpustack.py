@@ -552,3 +552,17 @@ def test_kinds_in_any_letter_case(written, kind):
 
 def test_a_target_being_deleted_says_so():
     assert find(md(deletionTimestamp="2026-11-02T00:00:00Z")).discovered.deployment.deleting
+
+
+def test_pods_that_ended_are_noted():
+    assert find(md(), pod("a")).discovered.facts.eviction_note == ""
+    ended = [pod(f"x{number}", phase="Failed") for number in range(5)]
+    assert find(md(), pod("a"), *ended).discovered.facts.eviction_note == "ended: x0, x1, x2 and 2 more"
+
+
+def test_members_that_are_not_ready_yet_and_members_nobody_reported_on_differ():
+    members = find(
+        md(), pod("a", ready=None), pod("b", ordinal=1, phase="Pending", ready="False")
+    ).discovered.deployment
+    got = [(each.name, each.ready, each.started) for each in members.roles[0].members()]
+    assert got == [("a", Ready.UNKNOWN, True), ("b", Ready.FALSE, False)]
