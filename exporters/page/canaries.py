@@ -64,9 +64,8 @@ class CanariesPage:
         """The rows that pass the query."""
         found, told = self._found(query)
         rows = [self._row(view) for view in found[:MOST_ROWS]]
-        note = self._renderer.part(
-            "note.html", "canary-note", count=len(rows), more=len(found) > len(rows), what="canary analyses"
-        )
+        what = "canary analysis" if len(rows) == 1 else "canary analyses"
+        note = self._renderer.part("note.html", "canary-note", count=len(rows), more=len(found) > len(rows), what=what)
         context = {
             "headings": headings(COLUMNS, "/canary", told),
             "query": told,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -33,6 +34,9 @@ from router_contract.verdicts import DeploymentReport, TargetState
 
 T = TypeVar("T")
 
+OBSERVER_PORT = 9480
+SIMULATOR_PORT = 9481
+"""Where the demo is when nobody else is there: the command line asks the first one by itself."""
 _TABLE_PERIOD = 1.0
 _log = logging.getLogger(__name__)
 
@@ -189,16 +193,28 @@ async def _demo(scenario: str | None, *, once: bool, duration: float | None, lis
         with tempfile.TemporaryDirectory(prefix="observer-demo-") as folder:
             file = Path(folder, "fleet.yaml")
             simulated.write_document(file)
-            async with _following([file], load_files([file]), clock, listen=listen or "127.0.0.1:0") as watcher:
+            async with _following(
+                [file], load_files([file]), clock, listen=listen or f"127.0.0.1:{_wished(OBSERVER_PORT)}"
+            ) as watcher:
                 watcher.supervise("describe the simulated fleet", lambda: _describe(simulated, file))
                 note = _demo_note(watcher.url, control, file)
                 await _show(watcher, stop, note, once=once, seconds=duration)
 
 
+def _wished(port: int) -> int:
+    """The port where nobody has it, so that what the README says can be typed as it is; else 0, any free one."""
+    with socket.socket() as held:
+        try:
+            held.bind(("127.0.0.1", port))
+        except OSError:
+            return 0
+    return port
+
+
 @asynccontextmanager
 async def _control(simulated: SimulatedFleet) -> AsyncIterator[str]:
     """The simulator's own API, at the address given."""
-    listener = control_listener(simulated)
+    listener = control_listener(simulated, port=_wished(SIMULATOR_PORT))
     await listener.start()
     try:
         yield listener.url
@@ -224,14 +240,15 @@ async def _show(watcher: Watcher, stop: asyncio.Event, note: str, *, once: bool,
 
 
 def _demo_note(url: str, control: str, file: Path) -> str:
+    server = "" if url.endswith(f":{OBSERVER_PORT}") else f"OBSERVER_SERVER={url} "
     return "\n".join(
         (
             f"page      {url}/",
             f"observer  {url}/api/v1/deployments",
             f"metrics   {url}/metrics",
             f"fleet     {file} (what `observer serve --config` would be given)",
-            f"ask       OBSERVER_SERVER={url} observer get | explain NAME | status NAME | metrics NAME | targets",
-            f"change    curl -X POST {control}/simulate/scenarios/engine-hang (all: {control}/simulate/scenarios)",
+            f"ask       {server}observer explain chat -n demo (or get, status, metrics, targets, kv)",
+            f"change    curl -X POST {control}/simulate/scenarios/engine-down (steady undoes it; all: {control}/simulate/scenarios)",
         )
     )
 

@@ -129,11 +129,14 @@ class SimulatedDeployment:
         for replica in self.replicas:
             yield replica.engine
 
-    def replica(self, ordinal: int = 0, role: str | None = None) -> SimulatedReplica:
-        """A replica by ordinal, of the first role unless one is named. An unknown one is a `KeyError` that says so."""
+    def replica(self, ordinal: int | None = None, role: str | None = None) -> SimulatedReplica:
+        """A replica by ordinal, of the first role unless one is named. An unknown one is a `KeyError` that says so.
+
+        Without an ordinal it is the oldest: after a rollout the first ordinals are gone.
+        """
         wanted = role if role is not None else self.spec.roles[0].name
         for replica in self.replicas:
-            if replica.role.name == wanted and replica.ordinal == ordinal:
+            if replica.role.name == wanted and ordinal in (None, replica.ordinal):
                 return replica
         raise KeyError(f"deployment {self.spec.name}: no replica {ordinal} of role {wanted!r}")
 
