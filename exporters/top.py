@@ -20,14 +20,16 @@ from exporters.pods import Pod, roster
 from exporters.protocols import ReportSource
 from exporters.summaries import DeploymentSummary, deployment_summary
 from router_contract.documents import CacheHit, ModelDeploymentMetrics, WindowEntry
-from router_contract.readings import State
-from router_contract.targets import Component
+from router_contract.readings import Estimate, State
+from router_contract.targets import Component, RoleKind
 from router_contract.verdicts import DeploymentReport
 
 PATH = "/api/v1/top"
 MOST_REPLICAS = 5_000
 """Pods in one answer; of more the answer says how many were left out."""
 _ENGINE = "engine/"
+_OWN_CACHE = "local-prefix"
+_GENERATE = frozenset({RoleKind.SERVER, RoleKind.DECODE})
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -84,7 +86,7 @@ def deployment_line(report: DeploymentReport) -> DeploymentLine:
         message=summary.message,
         ready=_whole(role.ready for role in summary.roles),
         desired=_whole(role.desired for role in summary.roles),
-        figures=_of_deployment(summary, [each.figures for each in replicas if each.role != "router"], replicas),
+        figures=_of_deployment(summary, document, replicas),
         replicas=replicas,
     )
 
@@ -109,38 +111,52 @@ def _largest(parts: Iterable[float | None]) -> float | None:
     return max(known) if known and len(known) == len(found) else None
 
 
-def _of_deployment(summary: DeploymentSummary, engines: list[Figures], replicas: tuple[ReplicaLine, ...]) -> Figures:
-    """Sums over roles, the fullest role's cache, the slowest role's first token; requests are the routers'."""
+def _of_deployment(
+    summary: DeploymentSummary, document: ModelDeploymentMetrics | None, replicas: tuple[ReplicaLine, ...]
+) -> Figures:
+    """Sums over roles, the fullest role's cache, the slowest role's first token; requests are the routers'.
+
+    Tokens are those of roles that generate, first tokens and prefix caches those of roles that see prompts.
+    """
     roles = summary.roles
+    kinds = {role.name: role.kind for role in roles}
+    engines = [each for each in replicas if each.role in kinds]
+    prompted = [each.pod for each in engines if kinds[each.role] != RoleKind.ENCODE]
     routers = [each.figures.requests_per_second for each in replicas if each.role == "router"]
-    hits = [each.cache_hit for each in engines]
     stale = {
         "running": any(role.running_state == State.STALE.value for role in roles),
         "waiting": any(role.waiting_state == State.STALE.value for role in roles),
         "kvCacheUsage": any(role.kv_cache_usage_state == State.STALE.value for role in roles),
-        "tokensPerSecond": any("tokensPerSecond" in each.stale for each in engines),
+        "tokensPerSecond": any("tokensPerSecond" in each.figures.stale for each in engines),
         "requestsPerSecond": any("requestsPerSecond" in each.figures.stale for each in replicas),
         "ttft": any(role.ttft is not None and role.ttft.state == State.STALE.value for role in roles),
-        "cacheHit": any("cacheHit" in each.stale for each in engines),
+        "cacheHit": any("cacheHit" in each.figures.stale for each in engines),
     }
     return Figures(
         running=_sum(role.running for role in roles),
         waiting=_sum(role.waiting for role in roles),
         kv_cache_usage=_largest(role.kv_cache_usage for role in roles),
         requests_per_second=_sum(routers),
-        tokens_per_second=_sum(each.tokens_per_second for each in engines),
-        ttft=_largest(_median(role.ttft) for role in roles),
-        # Shares of different Pods have no sum; the span says what their mean would hide.
-        cache_hit=hits[0] if len(hits) == 1 else None,
+        tokens_per_second=_sum(each.figures.tokens_per_second for each in engines if kinds[each.role] in _GENERATE),
+        ttft=_largest(_median(role.ttft) for role in roles if role.kind != RoleKind.ENCODE),
+        cache_hit=_hits(prompted, document),
         age_seconds=summary.age_seconds,
         stale=tuple(name for name, holds in stale.items() if holds),
     )
 
 
-def _median(entry: WindowEntry | None) -> float | None:
-    if entry is None:
+def _hits(pods: list[str], document: ModelDeploymentMetrics | None) -> float | None:
+    """Tokens found of tokens looked up, over all of these Pods; not known while one of them is not."""
+    found = {each.pod: each for each in (document.cache_hits or () if document else ()) if each.scope == _OWN_CACHE}
+    entries = [found[pod] for pod in pods if pod in found]
+    queries = math.fsum(each.queries / each.window_seconds for each in entries)
+    if not entries or len(entries) < len(pods) or not queries:
         return None
-    return entry.p50.value if entry.p50 is not None else None
+    return math.fsum(each.hits / each.window_seconds for each in entries) / queries
+
+
+def _median(entry: WindowEntry | None) -> float | None:
+    return entry.p50.value if entry is not None and isinstance(entry.p50, Estimate) else None
 
 
 def _replicas(report: DeploymentReport, document: ModelDeploymentMetrics | None) -> Iterator[ReplicaLine]:
@@ -207,7 +223,7 @@ def _first_token(pod: Pod, document: ModelDeploymentMetrics | None) -> WindowEnt
 def _hit(pod: Pod, document: ModelDeploymentMetrics | None) -> CacheHit | None:
     """The share of its own prefix cache: of the tiers, the one that every engine has."""
     entries = (document.cache_hits or ()) if document is not None else ()
-    return next((each for each in entries if each.pod == pod.name and each.scope == "local-prefix"), None)
+    return next((each for each in entries if each.pod == pod.name and each.scope == _OWN_CACHE), None)
 
 
 class TopApi:

@@ -15,7 +15,7 @@ from exporters.tables import number, percent, seconds, state
 Json = Mapping[str, Any]
 _COLUMNS = columns_of(
     "NAMESPACE^ 7, DEPLOYMENT^, ROLE^ 5, POD^, STATE/, READY> 4, RUNNING>, WAITING>, KV>, REQ/S> 3, TOK/S> 2, TTFT P50> 1, "
-    "HIT> 1, AGE> 6"
+    "HIT> 1, AGE>"
 )
 _NUMBERS: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "running": ("running", number),

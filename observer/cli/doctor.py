@@ -133,16 +133,17 @@ def picture(answer: dict[str, Any], place: str, *, wide: bool) -> RenderableType
     """Every target with what was found; ``wide`` adds what was tried where all is well."""
     targets = answer["targets"]
     well = sum(each["well"] for each in targets)
+    noun = "target" if len(targets) == 1 else "targets"
     parts: list[RenderableType] = [
-        Text(f"{len(targets)} targets examined {place}: {well} well, {len(targets) - well} not")
+        Text(f"{len(targets)} {noun} examined {place}: {well} well, {len(targets) - well} not")
     ]
     if answer["leftOut"]:
         parts.append(Text(f"{answer['leftOut']} more were left out: too many at once", "yellow"))
-    parts += [_one(each, wide=wide) for each in targets]
+    parts.append(Text("\n").join(_one(each, wide=wide) for each in targets))
     return grouped(parts)
 
 
-def _one(each: dict[str, Any], *, wide: bool) -> RenderableType:
+def _one(each: dict[str, Any], *, wide: bool) -> Text:
     who = " ".join(part for part in (each["member"], each["software"], each["url"]) if part)
     if each["well"]:
         return Text.assemble(("well ", "green"), who)

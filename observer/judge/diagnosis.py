@@ -84,9 +84,16 @@ def first(rows: Sequence[Row], facts: Facts, more: Mapping[str, object] | None =
                 certainty=row.certainty,
                 said=row.said.format_map(words),
                 seen=_seen(facts),
-                change=tuple(each.format_map(words) for each in row.change),
+                change=_change(row, facts, words),
             )
     return None
+
+
+def _change(row: Row, facts: Facts, words: Mapping[str, object]) -> tuple[str, ...]:
+    """What to change; commands about a Pod only where one is known, unless they are all there is."""
+    lines = tuple(each.format_map(words) for each in row.change)
+    kept = tuple(line for line in lines if facts.member or not line.startswith("kubectl"))
+    return kept or lines
 
 
 def _url(facts: Facts) -> str:

@@ -81,14 +81,14 @@ def _wrong_program(contents: Contents, _: Facts) -> Mapping[str, object] | None:
     return {"found_software": name, "found_names": count}
 
 
-def _unknown_program(contents: Contents, _: Facts) -> Mapping[str, object] | None:
-    if contents.known_software:
+def _unknown_program(contents: Contents, facts: Facts) -> Mapping[str, object] | None:
+    if contents.known_software or not facts.software:
         return None
     return {"found_software": contents.claims[0][0] if contents.claims else "no program that is known"}
 
 
 def _no_program(contents: Contents, facts: Facts) -> Mapping[str, object] | None:
-    if contents.own or contents.claims or not contents.names or not contents.known_software:
+    if contents.own or contents.claims or not contents.names:
         return None
     return {"names": contents.names, **_how(facts)}
 
@@ -279,7 +279,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         cause="NoneOfItsOwn",
-        said="{url} has {names} names and none of {software}: only its run-time's own",
+        said="{url} has {names} names and none of any program that is known",
         told="There are samples, and none belongs to any program that is known.",
         change=("{turn_on}", "or correct `metricsPort`: a sidecar may answer there"),
         when=_read(_no_program),
