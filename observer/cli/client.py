@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 import msgspec
@@ -17,6 +17,26 @@ DEFAULT_SERVER = "http://127.0.0.1:9480"
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 SLOW_SECONDS = 1.0
 """After this long without an answer the user is told what is being waited for."""
+
+
+class Asks(Protocol):
+    """Something that answers like an observer."""
+
+    def get(self, path: str, query: Mapping[str, str] | None = None, *, waiting: Callable[[str], None]) -> Any:
+        """The JSON at a path, as `Client.get`."""
+        ...
+
+
+class Finder(Protocol):
+    """Where verbs ask when nobody named a server: the context object of a command line that has one."""
+
+    def client(self, token_file: Path | None, seconds: float) -> Asks:
+        """Who is asked; ``seconds`` bound one request."""
+        ...
+
+    def namespace(self) -> str:
+        """The namespace when nobody named one."""
+        ...
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):

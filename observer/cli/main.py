@@ -75,10 +75,13 @@ for verb in (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line (this process's by default); the exit code."""
+    return run(observer, "observer", arguments)
+
+
+def run(group: click.Group, name: str, arguments: Sequence[str] | None) -> int:
+    """Run a command line of one of our programs; the exit code."""
     try:
-        answer = observer.main(
-            args=None if arguments is None else list(arguments), prog_name="observer", standalone_mode=False
-        )
+        answer = group.main(args=None if arguments is None else list(arguments), prog_name=name, standalone_mode=False)
     except click.exceptions.Abort:
         return int(Exit.INTERRUPTED)
     except click.ClickException as error:

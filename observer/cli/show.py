@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 import click
+from click.core import ParameterSource
 from rich.console import RenderableType
 from rich.text import Text
 
 from exporters import tables
-from observer.cli.client import DEFAULT_SERVER, Client
+from observer.cli.client import DEFAULT_SERVER, Asks, Client, Finder
 from observer.cli.exits import EPILOG, CommandFailed
 from observer.cli.output import Format, grouped, show, tell
 
@@ -25,7 +26,7 @@ PAGE = "1000"
 class Asked:
     """What every asking verb was told: the client, the namespace (``None`` for all), the format, the watch period."""
 
-    def __init__(self, client: Client, namespace: str | None, form: Format, watch: float | None) -> None:
+    def __init__(self, client: Asks, namespace: str | None, form: Format, watch: float | None) -> None:
         self.client, self.namespace, self.form, self.watch = client, namespace, form, watch
 
     def get(self, path: str, query: dict[str, str] | None = None) -> Any:
@@ -47,8 +48,16 @@ def asking(*, all_namespaces: bool) -> Callable[[Callable[..., None]], Callable[
         @wraps(verb)
         def wrapped(server: str, token_file: Path | None, timeout: float, namespace: str, output: str, watch: bool, interval: float, **rest: Any) -> None:  # fmt: skip
             everywhere = rest.pop("everywhere", False)
-            address = server if "://" in server else f"http://{server}"
-            client = Client(server=address, token_file=token_file, seconds=timeout)
+            context = click.get_current_context()
+            finder: Finder | None = context.obj
+            client: Asks
+            if finder is not None and _unsaid(context, "server"):
+                client = finder.client(token_file, timeout)
+            else:
+                address = server if "://" in server else f"http://{server}"
+                client = Client(server=address, token_file=token_file, seconds=timeout)
+            if finder is not None and not everywhere and _unsaid(context, "namespace"):
+                namespace = finder.namespace()
             verb(Asked(client, None if everywhere else namespace, Format(output), interval if watch else None), **rest)
 
         if all_namespaces:
@@ -57,6 +66,11 @@ def asking(*, all_namespaces: bool) -> Callable[[Callable[..., None]], Callable[
         return wrapped
 
     return decorate
+
+
+def _unsaid(context: click.Context, option: str) -> bool:
+    """Whether neither the command line nor the environment says an option."""
+    return context.get_parameter_source(option) is ParameterSource.DEFAULT
 
 
 @click.command(epilog=EPILOG)
@@ -128,7 +142,7 @@ def targets(asked: Asked, deployment: str | None, component: str | None, state: 
 
     def ask() -> Any:
         items: list[Any] = []
-        token = ""
+        token = ""  # nosec B105 - no token
         while True:
             part = asked.get("/api/v1/targets", {**query, "limit": PAGE, **({"continue": token} if token else {})})
             items += part["items"]

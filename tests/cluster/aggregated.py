@@ -221,7 +221,7 @@ def serving(cluster: ControlPlane, source: Reports, kubeconfig: str | None = Non
 
 
 def reports() -> Reports:
-    return Reports(made("prod", "chat"), made("prod", "code"), made("lab", "chat"))
+    return Reports(made("demo", "chat"), made("prod", "chat"), made("prod", "code"), made("lab", "chat"))
 
 
 def direct(

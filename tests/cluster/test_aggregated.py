@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from exporters.aggregated.resources import RESOURCES
 from tests.cluster.aggregated import BASE, GROUP, Served, available, direct, reports, serving, wait_for
-from tests.cluster.control_plane import ControlPlane
+from tests.cluster.control_plane import ControlPlane, program
 
 pytestmark = pytest.mark.cluster
 MDM = f"{BASE}/namespaces/prod/modeldeploymentmetrics/chat"
@@ -18,9 +24,10 @@ MDM = f"{BASE}/namespaces/prod/modeldeploymentmetrics/chat"
 @pytest.fixture(scope="module")
 def served(cluster: ControlPlane) -> Iterator[Served]:
     path = cluster.define("worker.gpustack.ai", "modeldeployments", "ModelDeployment")
-    cluster.namespace("prod")
     body = {"apiVersion": "worker.gpustack.ai/v1alpha1", "kind": "ModelDeployment", "metadata": {"name": "chat"}}
-    cluster.call("POST", f"{path}/namespaces/prod/modeldeployments", body)
+    for namespace in ("prod", "demo"):
+        cluster.namespace(namespace)
+        cluster.call("POST", f"{path}/namespaces/{namespace}/modeldeployments", body)
     with serving(cluster, reports()) as it:
         index = lambda: GROUP.encode() in cluster.raw("GET", "/openapi/v3")  # noqa: E731 - asked again and again
         print(f"figure: OpenAPI known after {wait_for(index, lambda: 'no schema', 90):.1f} s")
@@ -65,11 +72,11 @@ def test_a_table_is_sorted_filtered_and_paged_by_kubectl(cluster: ControlPlane, 
         text = cluster.kubectl("get", "mdm", "-A", "--no-headers", *arguments)
         return ["/".join(line.split()[:2]) for line in text.splitlines()]
 
-    assert names() == ["lab/chat", "prod/chat", "prod/code"]
+    assert names() == ["demo/chat", "lab/chat", "prod/chat", "prod/code"]
     assert names("-l", "team in (red,blue),tier!=gold") == ["prod/code"]
     assert names("--field-selector", "metadata.namespace=prod,metadata.name!=code") == ["prod/chat"]
-    assert names("--sort-by", ".metadata.name") == ["lab/chat", "prod/chat", "prod/code"]
-    assert names("--chunk-size=1") == ["lab/chat", "prod/chat", "prod/code"]
+    assert names("--sort-by", ".metadata.name") == ["demo/chat", "lab/chat", "prod/chat", "prod/code"]
+    assert names("--chunk-size=1") == ["demo/chat", "lab/chat", "prod/chat", "prod/code"]
     assert "team=red" in cluster.kubectl("get", "mdm", "chat", "-n", "prod", "--show-labels")
 
 
@@ -147,3 +154,64 @@ def test_partial_metadata_and_json_reach_clients_unchanged(cluster: ControlPlane
     text = cluster.kubectl("get", "mdm", "chat", "-n", "prod", "-o", "jsonpath={.metadata.labels.team} {.partial}")
     assert text == "red true"
     assert cluster.raw("GET", "/apis/metrics.modeldeployment.io").startswith(b'{"kind":"APIGroup"')
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def readme_lines() -> list[str]:
+    """The commands of the README's table, each as it stands there."""
+    section = (ROOT / "README.md").read_text().partition("\n## In a cluster\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| .* \| `(kubectl [^`]+)` \|$", section, re.MULTILINE)
+    return [row.replace("\\|", "|") for row in rows]
+
+
+@pytest.fixture(scope="module")
+def terminal(cluster: ControlPlane, served: Served, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of somebody at a terminal: kubectl and its plugin on the PATH, a kubeconfig, no colours."""
+    folder = tmp_path_factory.mktemp("path")
+    plugin = folder / "kubectl-modeldeployment"
+    plugin.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m observer.cli.plugin "$@"\n')
+    plugin.chmod(0o755)
+    path = os.pathsep.join([str(folder), str(Path(program("kubectl")).parent), os.environ["PATH"]])
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OBSERVER_")}
+    return {
+        **kept,
+        "PATH": path,
+        "KUBECONFIG": cluster.admin,
+        "KUBECACHEDIR": str(folder / "cache"),
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+def test_the_readmes_table_is_there() -> None:
+    assert len(readme_lines()) >= 12
+
+
+@pytest.mark.parametrize("line", readme_lines())
+def test_each_line_of_the_readmes_table_answers(terminal: dict[str, str], line: str) -> None:
+    done = subprocess.run(shlex.split(line), env=terminal, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    print(f"$ {line}\n{done.stdout[:600]}")
+
+
+def test_the_plugin_and_the_cli_say_the_same_words_of_the_same_report(terminal: dict[str, str]) -> None:
+    def said(*arguments: str) -> str:
+        command = [sys.executable, "-m", "observer.cli.plugin", *arguments]
+        done = subprocess.run(command, env=terminal, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "1 of 2 replicas are ready" in said("status", "chat", "-n", "demo")
+    assert json.loads(said("explain", "chat", "-n", "demo", "-o", "json"))["sentences"] == ["One.", "Two.", "Three."]
+    assert json.loads(said("metrics", "chat", "-n", "demo", "-o", "json"))["kind"] == "ModelDeploymentMetrics"
+
+
+def test_the_plugin_says_what_to_do_about_a_missing_right(
+    cluster: ControlPlane, terminal: dict[str, str], alice: str
+) -> None:
+    command = [sys.executable, "-m", "observer.cli.plugin", "status", "chat", "-n", "demo", "--kubeconfig", alice]
+    done = subprocess.run(command, env=terminal, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert f"Ask for the right to get modeldeployments in the API group {GROUP}" in done.stderr
