@@ -3,9 +3,8 @@
     python scripts/chart_files.py [--check]
 
 The schema of ``settings`` in ``values.schema.json`` is made from `observer.settings.Settings`, so a key is in both or in
-neither. Rules, dashboards and the gate's manifests are copies, because a chart can only read its own folder. The rest of
-the schema is ``charts/observer/schema/values.json``, written by hand. Which kinds the roles let read comes from the platforms'
-own documents.
+neither; the rest of the schema is ``charts/observer/schema/values.json``, written by hand. Which kinds the roles let read comes
+from the platforms' own documents. Rules, dashboards and the gate's manifests are links, which helm follows.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from typing import Any
 import msgspec
 from ruamel.yaml import YAML
 
-from dashboards.rules import EXPORTED, HONOURED, Labels, groups
 from observer.settings import API_VERSION, Settings
 from observer.yamldoc.quantities import Duration, Listen, Network, Size
 from observer.yamldoc.shape import Key, Shape, keys, shape
@@ -138,35 +136,21 @@ def values_schema() -> dict[str, Any]:
     return made
 
 
-def rules(labels: Labels) -> str:
-    """Rule groups for a PrometheusRule. JSON, which is YAML, so that quoting is nobody's question."""
-    return json.dumps({"groups": groups(labels)}, indent=1) + "\n"
-
-
 def texts() -> dict[str, str]:
     """Every made file: its path in the chart and its text."""
-    made = {
+    return {
         "values.schema.json": json.dumps(values_schema(), indent=2) + "\n",
         "files/platforms.json": json.dumps(platforms(), indent=1) + "\n",
-        "files/rules.json": rules(HONOURED),
-        "files/rules-exported-labels.json": rules(EXPORTED),
     }
-    for folder, name, kind in (("dashboards/grafana", "dashboards", "json"), ("docs/canary", "canary", "yaml")):
-        for path in sorted((ROOT / folder).glob(f"*.{kind}")):
-            made[f"files/{name}/{path.name}"] = path.read_text("utf-8")
-    return made
 
 
 def differing(folder: Path = CHART) -> list[str]:
-    """The files whose text is not what is made now, and files below ``files`` that nothing makes."""
-    made = texts()
-    found = {str(path.relative_to(folder)) for path in (folder / "files").rglob("*") if path.is_file()}
-    old = [
+    """The files whose text is not what is made now."""
+    return sorted(
         name
-        for name, text in made.items()
+        for name, text in texts().items()
         if not (folder / name).is_file() or (folder / name).read_text("utf-8") != text
-    ]
-    return sorted({*old, *(found - set(made))})
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -176,8 +160,6 @@ def main(arguments: Sequence[str]) -> int:
         print("\n".join(f"differs: {name}" for name in wrong) or "nothing differs")
         return 1 if wrong else 0
     made = texts()
-    for name in set(differing()) - set(made):
-        (CHART / name).unlink()
     for name, text in made.items():
         (CHART / name).parent.mkdir(parents=True, exist_ok=True)
         (CHART / name).write_text(text, "utf-8")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import tarfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -342,3 +344,19 @@ def test_what_the_install_page_says_of_values_renders() -> None:
         assert rendered(YAML(typ="safe").load(block))
     for command in re.findall(r"helm (?:install|upgrade) .*", page):
         assert "charts/observer" in command
+
+
+def test_a_packed_chart_holds_what_the_links_point_to(tmp_path: Path) -> None:
+    helm("package", str(CHART), "--destination", str(tmp_path))
+    (archive,) = tmp_path.glob("observer-*.tgz")
+    with tarfile.open(archive) as packed:
+        assert all(member.isfile() for member in packed.getmembers())
+        names = set(packed.getnames())
+    for folder, kept in (
+        ("dashboards/grafana", "dashboards"),
+        ("dashboards/rules", "rules"),
+        ("docs/canary", "canary"),
+    ):
+        for path in (ROOT / folder).iterdir():
+            assert f"observer/files/{kept}/{path.name}" in names
+    assert archive.stat().st_size < 500_000  # a release is kept in a Secret, which holds 1 MiB
