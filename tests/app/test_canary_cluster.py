@@ -15,7 +15,7 @@ from exporters.self_metrics import SelfMetrics
 from observer.app.canary import Canaries
 from observer.app.canary_cluster import POLICIES, SERVICES, ClusterCanaries, ClusterKeeper
 from observer.app.canary_keeping import ABSENT, KeepError
-from observer.app.kv import limits_of, policy_of
+from observer.app.told import limits_of, policy_of
 from observer.collect.options import CanaryProvider, CanarySecret, CanarySettings
 from observer.judge.canary.evaluate import evaluate
 from observer.judge.canary.status import status_of

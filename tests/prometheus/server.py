@@ -46,6 +46,11 @@ class Prometheus:
     async def label_values(self, selector: str, label: str) -> list[str]:
         return list(await self.get(f"label/{label}/values", **{"match[]": selector}))
 
+    async def reload(self) -> None:
+        """Read the configuration file again."""
+        async with self._session.post(f"{self.url}/-/reload") as response:
+            assert response.status == 200, await response.text()
+
     async def ready(self) -> bool:
         try:
             async with self._session.get(f"{self.url}/-/ready") as response:
@@ -84,6 +89,7 @@ async def prometheus(
             f"--config.file={config}",
             f"--storage.tsdb.path={folder / 'data'}",
             f"--web.listen-address=127.0.0.1:{port}",
+            "--web.enable-lifecycle",
             "--log.level=error",
             stdout=asyncio.subprocess.DEVNULL,
             stderr=log,
