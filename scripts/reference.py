@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
 from reference_markdown import Page, code, page, table  # noqa: E402 - the path is set just above
+from reference_platform import platform  # noqa: E402
 from reference_signals import signals  # noqa: E402
 
 from exporters.canary_families import CanaryViews, canary_families  # noqa: E402
@@ -235,6 +236,7 @@ PAGES: dict[str, Callable[[], Page]] = {
     "conditions": conditions,
     "signals": signals,
     "cli": cli,
+    "platform": platform,
 }
 
 

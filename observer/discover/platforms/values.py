@@ -20,7 +20,7 @@ class Take(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     field: Annotated[
         str | None,
-        Meta(description="Path in the target, as `spec.roles[name={role}].kind`; of a source's object in `objects`."),
+        Meta(description="Path in the target, as `spec.roles[name={role}].kind`."),
     ] = None
     item: Annotated[str | None, Meta(description="Path in the list item that the role is made from.")] = None
     label: Annotated[str | None, Meta(description="Label of the Pod (of the target where no Pod is at hand).")] = None

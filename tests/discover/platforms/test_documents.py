@@ -101,6 +101,12 @@ def test_built_in_platforms_are_sound():
     assert len({each.name for each in built_in()}) == len(built_in())
 
 
+def test_the_guides_document_is_sound():
+    guide = (Path(__file__).parents[3] / "docs" / "add-a-platform.md").read_text()
+    blocks = [block.split("```")[0] for block in guide.split("```yaml\n")[1:]]
+    assert [read_platform(block).name for block in blocks] == ["own"]
+
+
 def test_a_file_adds_a_platform_and_replaces_one_of_ours(tmp_path: Path):
     (tmp_path / "own.yaml").write_text(HEAD)
     (tmp_path / "gpustack.yaml").write_text(HEAD.replace("name: own", "name: gpustack"))
