@@ -100,13 +100,20 @@ class AggregatedServer:
         """Let requests in hand end within the budget, and close."""
         await self._runner.cleanup()
 
-    def readiness(self) -> tuple[bool, str]:
-        """Whether requests should be sent here. It does not depend on any engine."""
+    def standing(self) -> tuple[bool, str]:
+        """Whether this listener can serve: not draining, a certificate to show, and known whom to believe."""
         if self._draining:
             return False, "shutting down"
+        if not self._tls.ready:
+            return False, "there is no serving certificate yet"
         if self._access.proxy is None:
             return False, self._access.trouble
-        return self._health.ready()
+        return True, "callers can be identified"
+
+    def readiness(self) -> tuple[bool, str]:
+        """Whether requests should be sent here. It does not depend on any engine."""
+        standing = self.standing()
+        return self._health.ready() if standing[0] else standing
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         response, close = await self._guarded(request)

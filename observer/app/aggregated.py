@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from exporters.aggregated.access import Access
 from exporters.aggregated.api import AggregatedContent, KvDocument
 from exporters.aggregated.forwarding import Peers
 from exporters.aggregated.identity import BadFrontProxyError, FrontProxy, front_proxy
+from exporters.aggregated.kv import kv_answers
 from exporters.aggregated.objects import Described, no_labels
 from exporters.aggregated.resources import GROUP, VERSION
 from exporters.aggregated.server import AggregatedServer
 from exporters.aggregated.tls import BadCertificateError, KeyPair, ServingTls
 from exporters.listening import Listen
 from exporters.protocols import ReportSource
+from observer.app.cluster import Cluster, namespace_of
 from observer.app.reviews import KubeReviews
+from observer.app.told import package_version
+from observer.app.watcher import Watcher
 from observer.clock import Clock
 from observer.kube.aggregated_options import AggregatedSettings
 from observer.kube.cache import Change
@@ -34,6 +39,7 @@ from observer.kube.informer import Informer
 from observer.kube.issuing import SETTLED
 from observer.kube.records import Document, watched_documents
 from observer.kube.resources import Resource
+from observer.settings import Settings
 from observer.supervise import Supervisor
 
 _log = logging.getLogger(__name__)
@@ -46,19 +52,10 @@ _QUICK = 1.0
 """How soon (s) a certificate is looked for again while there is none."""
 
 
-class Replica(Protocol):
-    """What this replica knows of itself."""
-
-    @property
-    def leads(self) -> bool:
-        """Whether it does what only one replica may do."""
-        ...
-
-
 class AggregatedApi:
     """The aggregated API on one replica.
 
-    ``namespace`` is our own, ``described`` gives the labels of a deployment's object, ``kv`` the documents of KV
+    ``namespace`` is our own, ``leads`` says whether this replica keeps the certificate now, ``described`` gives the labels of a deployment's object, ``kv`` the documents of KV
     events, ``peers`` the other replicas, ``settled`` how long (s) a new
     authority is published before its first leaf is shown. Raises `ListenError` when the port cannot be had.
     """
@@ -69,8 +66,8 @@ class AggregatedApi:
         client: ApiClient,
         clock: Clock,
         source: ReportSource,
-        replica: Replica,
         *,
+        leads: Callable[[], bool],
         namespace: str,
         version: str,
         chance: Callable[[], float],
@@ -81,7 +78,7 @@ class AggregatedApi:
         settled: float = SETTLED,
     ) -> None:
         self._settings = settings
-        self._replica = replica
+        self._leads = leads
         self._tls = ServingTls()
         self.access = Access(KubeReviews(client, settings.audiences), lambda: clock.now().mono)
         wall = lambda: clock.now().wall  # noqa: E731 - two consumers, one line
@@ -162,7 +159,7 @@ class AggregatedApi:
         settings = self._settings
         if settings.cert_file is not None and settings.key_file is not None:
             return await asyncio.to_thread(_read_files, Path(settings.cert_file), Path(settings.key_file))
-        held = await (self._keeper.keep() if self._replica.leads else self._keeper.read())
+        held = await (self._keeper.keep() if self._leads() else self._keeper.read())
         return None if held is None else KeyPair(held.certificate.encode(), held.key.encode())
 
     def _show(self, pair: KeyPair) -> None:
@@ -172,6 +169,25 @@ class AggregatedApi:
                 _log.info("the serving certificate is shown from now on (change %d)", self._tls.generation)
         except BadCertificateError as error:
             _log.error("%s; the one before stays", error)
+
+
+def beside(watcher: Watcher, cluster: Cluster, client: ApiClient, settings: Settings, clock: Clock) -> AggregatedApi:
+    """The aggregated API of an observer of a cluster; from now on the observer is ready only when this is too."""
+    made = AggregatedApi(
+        settings.aggregated,
+        client,
+        clock,
+        watcher.source,
+        leads=lambda: cluster.leads(API_SERVICE),
+        namespace=namespace_of(settings.kubernetes),
+        version=package_version(),
+        chance=random.random,
+        described=lambda report: cluster.labels(report.key),
+        kv=kv_answers(watcher.kv),
+        pods=settings.limits.pods_per_document,
+    )
+    watcher.source.gates.append(made.server.standing)
+    return made
 
 
 def _read_files(certificate: Path, key: Path) -> KeyPair | None:

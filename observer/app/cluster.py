@@ -153,6 +153,15 @@ class Cluster:
         uid = next((owned_uid(each) for each in self._found if each.deployment.key == key), str(key))
         return self._ownership.owns(uid)
 
+    def labels(self, key: DeploymentKey) -> dict[str, str]:
+        """The labels of a deployment's own object; none of one of files."""
+        found = self._followed.get(key)
+        return {} if found is None else dict(found.labels)
+
+    def leads(self, job: str) -> bool:
+        """Whether a job that only one replica does is ours now."""
+        return self._ownership.owns(job)
+
     def faults(self) -> tuple[SourceFault, ...]:
         """Every kind of object that cannot be read now."""
         ours = self.observations.fault() if self._settings.status.enabled else None

@@ -87,6 +87,11 @@ async def _serve(
         watcher = await stack.enter_async_context(Watcher(settings, clock, listen=listen, recorder=recorder))
         cluster = Cluster(watcher, client, platforms, settings, clock, static=configuration.deployments)
         cluster.start()
+        if settings.aggregated.enabled:
+            from observer.app.aggregated import beside  # noqa: PLC0415 - a library that only this API needs
+
+            aggregated = await stack.enter_async_context(beside(watcher, cluster, client, settings, clock))
+            out.print(f"the aggregated API answers on port {aggregated.port}")
         if files:
             watcher.supervise("follow the configuration files", _files(files, configuration, cluster, clock).run)
         for notice in configuration.notices:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from observer.app.judging import Judging
 from observer.clock import Clock
 from observer.collect.scrape import TargetPool
@@ -27,6 +29,8 @@ class Source:
         self.loaded = False
         self.watching_since: Instant | None = None
         self._was_ready = False
+        self.gates: list[Callable[[], tuple[bool, str]]] = []
+        """What else must hold before answers can be trusted, each with a sentence; asked at every probe."""
 
     def keys(self) -> tuple[DeploymentKey, ...]:
         """The deployments that exist now, sorted."""
@@ -49,6 +53,10 @@ class Source:
 
     def ready(self) -> tuple[bool, str]:
         """Ready once the targets are known and each was tried once; it stays so when targets are added later."""
+        for gate in self.gates:
+            good, why = gate()
+            if not good:
+                return False, why
         if not self.loaded:
             return False, "the list of targets was not read yet"
         records = self._store.records()

@@ -158,7 +158,7 @@ class KubectlClient:
                 f"{_words(said.complaint)}. Ask for the right to get {resource} in the API group {GROUP}, or name the "
                 "observer with --server"
             )
-        if "(NotFound)" in said.complaint:
+        if f'"{name}" not found' in said.complaint:
             raise CommandFailed(
                 f"no deployment {name} is observed in namespace {namespace}. `kubectl get mdm -A` lists all; name its "
                 "namespace with -n"

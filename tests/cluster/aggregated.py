@@ -20,6 +20,7 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from exporters.aggregated.forwarding import Peers
+from exporters.aggregated.kv import kv_answers
 from observer.app.aggregated import API_SERVICE, AggregatedApi
 from observer.clock import SystemClock
 from observer.kube.aggregated_options import AggregatedSettings
@@ -29,6 +30,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.running import client_for
 from tests.exporters.judged import judged
 from tests.exporters.sources import Reports
+from tests.exporters.test_kv import Source
 
 NAMESPACE = "observer"
 SERVICE = "observer-api"
@@ -48,6 +50,20 @@ def made(namespace: str, name: str, **more: object) -> DeploymentReport:
 
 def labels(report: DeploymentReport) -> dict[str, str]:
     return LABELS.get((report.key.namespace, report.key.name), {})
+
+
+class KvOf(Source):
+    """One world's KV events as those of a deployment."""
+
+    def __init__(self, source: Reports) -> None:
+        super().__init__()
+        self._reports = source
+
+    def kv_deployments(self) -> tuple[DeploymentKey, ...]:
+        return self._reports.keys()
+
+    def kv_streams(self, deployment: DeploymentKey | None = None) -> Any:
+        return super().kv_streams(None)
 
 
 class Leading:
@@ -114,8 +130,9 @@ class Served:
         async with (
             client_for(self.kubeconfig) as client,
             AggregatedApi(
-                self.settings, client, SystemClock(), self.source, self.leading, namespace=NAMESPACE, version="0.1.0",
-                chance=random.Random(1).random, described=labels, peers=self.peers, settled=self.settled,
+                self.settings, client, SystemClock(), self.source, leads=lambda: self.leading.leads, namespace=NAMESPACE, version="0.1.0",
+                chance=random.Random(1).random, described=labels,
+                kv=kv_answers(KvOf(self.source)), peers=self.peers, settled=self.settled,
             ) as api,
         ):  # fmt: skip
             self.api, self.port = api, api.port
