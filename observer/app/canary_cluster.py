@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from observer.app.canary import Canaries
@@ -36,6 +37,8 @@ MIRRORS: Final = "observer.modeldeployment.io/mirrors"
 """The label of objects that we keep for another platform's runs: their definition is the platform's, not their spec."""
 _SETTLE: Final = 0.2
 """Changes arrive in bursts; what they come to is looked at once, after so many seconds."""
+SERVED_PERIOD: Final = 60.0
+"""How often it is asked whether the cluster serves OME's kinds by now, in seconds."""
 _REASONS: Final = frozenset(str(reason) for reason in Reason)
 
 
@@ -88,8 +91,8 @@ class ClusterKeeper:
 class ClusterCanaries:
     """Follows the objects and keeps `Canaries` told. `run` never ends by itself.
 
-    ``owns`` says whether this replica judges a deployment; ``ome`` whether the cluster serves OME's kinds. After a change
-    of ownership call `changed`. ``namespace`` ``None`` follows all namespaces.
+    ``owns`` says whether this replica judges a deployment; after a change of ownership call `changed`. Without
+    ``namespaces`` all are followed. OME's kinds are followed once the cluster serves them.
     """
 
     def __init__(
@@ -100,8 +103,7 @@ class ClusterCanaries:
         *,
         owns: Callable[[DeploymentKey], bool],
         chance: Callable[[], float],
-        namespace: str | None = None,
-        ome: bool = False,
+        namespaces: Sequence[str] = (),
         tuning: WatchTuning = WatchTuning(),  # noqa: B008 - frozen
     ) -> None:
         self._client = client
@@ -113,19 +115,21 @@ class ClusterCanaries:
         self._ensured: dict[DeploymentKey, Mapping[str, Any]] = {}
         self.problems: tuple[str, ...] = ()
 
-        def informer(resource: Resource) -> Informer[Document]:
-            return Informer(
-                client,
-                watched_documents(resource, namespace),
-                clock,
-                on_change=lambda _: self._change.set(),
-                chance=chance,
-                tuning=tuning,
+        def informers(resource: Resource) -> tuple[Informer[Document], ...]:
+            return tuple(
+                Informer(
+                    client,
+                    watched_documents(resource, namespace),
+                    clock,
+                    on_change=lambda _: self._change.set(),
+                    chance=chance,
+                    tuning=tuning,
+                )
+                for namespace in (namespaces or (None,))
             )
 
-        self._objects = informer(CANARIES)
-        self._services = informer(SERVICES) if ome else None
-        self._policies = informer(POLICIES) if ome else None
+        self._namespaces = tuple(namespaces)
+        self._objects, self._services, self._policies = map(informers, (CANARIES, SERVICES, POLICIES))
         keeper = ClusterKeeper(client, clock, self._conditions)
         canaries.use(keeper, lambda made: owns(_target(made)), lambda space, name: read_secret(client, space, name))
 
@@ -135,21 +139,35 @@ class ClusterCanaries:
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        informers = [each for each in (self._objects, self._services, self._policies) if each is not None]
         async with asyncio.TaskGroup() as tasks:
-            for each in informers:
+            for each in self._objects:
                 tasks.create_task(each.run())
-            await self._objects.synced()
+            tasks.create_task(self._follow_ome())
+            for each in self._objects:
+                await each.synced()
             while True:
                 self._change.clear()
                 await self.reconcile()
                 await self._change.wait()
                 await asyncio.sleep(_SETTLE)
 
+    async def _follow_ome(self) -> None:
+        """Follow OME's kinds from when the cluster serves them; most clusters never do, and that is no trouble."""
+        for resource in (SERVICES, POLICIES):
+            path = resource.collection(self._namespaces[0] if self._namespaces else None)
+            while True:
+                answer = await self._client.request("GET", path, query={"limit": "1"})
+                if answer.ok:
+                    break
+                await asyncio.sleep(SERVED_PERIOD)
+        async with asyncio.TaskGroup() as tasks:
+            for each in (*self._services, *self._policies):
+                tasks.create_task(each.run())
+
     async def reconcile(self) -> None:
         """Hand on what the objects say now. What cannot be judged gets a condition that names each fault."""
         made: list[CanaryAnalysis] = []
-        for each in self._objects:
+        for each in chain(*self._objects):
             if MIRRORS in (each.body["metadata"].get("labels") or {}):
                 continue
             found = decode({key: value for key, value in each.body.items() if key != "status"})
@@ -165,8 +183,8 @@ class ClusterCanaries:
         """The open canaries of OME services whose objects of ours are there."""
         units: list[OmeUnit] = []
         problems: list[str] = []
-        for service in self._services or ():
-            near = {each.name: each.body for each in self._policies or () if each.namespace == service.namespace}
+        for service in chain(*self._services):
+            near = {each.name: each.body for each in chain(*self._policies) if each.namespace == service.namespace}
             found = ome_canaries(service.body, near)
             problems += [f"{service.namespace}/{service.name}: {each}" for each in found.problems]
             units += [unit for unit in found.units if await self._mirrored(unit, service)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from exporters.live import console
+from observer.app.canary_cluster import ClusterCanaries
 from observer.app.cluster import Cluster
 from observer.app.run import describe_watch, run_blocking, until_stopped
 from observer.app.told import package_version
@@ -87,6 +89,15 @@ async def _serve(
         watcher = await stack.enter_async_context(Watcher(settings, clock, listen=listen, recorder=recorder))
         cluster = Cluster(watcher, client, platforms, settings, clock, static=configuration.deployments)
         cluster.start()
+        canaries = ClusterCanaries(
+            client,
+            clock,
+            watcher.canaries,
+            owns=cluster.owns,
+            chance=random.random,
+            namespaces=settings.kubernetes.watch.namespaces,
+        )
+        watcher.supervise("follow canary analyses", canaries.run)
         if settings.aggregated.enabled:
             from observer.app.aggregated import beside  # noqa: PLC0415 - a library that only this API needs
 

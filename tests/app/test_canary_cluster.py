@@ -180,7 +180,6 @@ class Cluster:
             self.canaries,
             owns=lambda _: self.owned,
             chance=lambda: 0.5,
-            ome=True,
             tuning=QUICK,
         )
 
