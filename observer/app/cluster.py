@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from exporters.self_metrics import STATUS_RESULTS
+from observer.app.proving import membership
 from observer.app.publisher import Publisher
 from observer.app.watcher import Watcher
 from observer.clock import Clock
@@ -34,8 +35,10 @@ from router_contract.platform_facts import PlatformFacts, SourceFault
 from router_contract.targets import Deployment, DeploymentKey
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+PROOF_SECONDS = 5.0
+"""A deployment's Pods are listed uncached at most this often, however much a verdict would like it."""
 LOOK = 1.0
-"""How often it is looked whether sources fail, in seconds."""
+"""How often it is looked whether sources fail or a proof is wanted, in seconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +79,9 @@ class Cluster:
     ) -> None:
         told = settings.kubernetes
         self._watcher = watcher
+        self._client = client
+        self._pods = {each.name: tuple(each.document.pods.labels) for each in platforms}
+        self._proved: dict[DeploymentKey, float] = {}
         self._settings = told
         self._clock = clock
         self._static = tuple(static)
@@ -141,6 +147,7 @@ class Cluster:
         start("discover deployments", self.discovery.run)
         start("follow ownership", self._follow_ownership)
         start("look after sources", self._look)
+        start("prove memberships", self._prove)
 
     async def set_static(self, deployments: Iterable[Deployment]) -> None:
         """Watch these of files from now on."""
@@ -255,6 +262,19 @@ class Cluster:
                 async with self._turn:
                     self._shown = faults
                     self._watcher.judging.set_facts({key: self._facts(each) for key, each in self._followed.items()})
+            await asyncio.sleep(LOOK)
+
+    async def _prove(self) -> None:
+        """List the Pods of deployments whose verdict would be held without; few are, and only while views are shaky."""
+        while True:
+            for key, each in list(self._followed.items()):
+                judged, now = self._watcher.judging.judged(key), self._clock.now().mono
+                if judged is None or not judged.proof_wanted or now < self._proved.get(key, now):
+                    continue
+                self._proved[key] = now + PROOF_SECONDS
+                labels = self._pods.get(each.facts.platform, ())
+                self._watcher.judging.on_proof(key, await membership(self._client, self._clock, each, labels))
+            self._proved = {key: due for key, due in self._proved.items() if key in self._followed}
             await asyncio.sleep(LOOK)
 
     @staticmethod

@@ -111,7 +111,7 @@ class Judging:
         pods[view.pod_uid] = (view, None) if isinstance(view, RouterView) else (good, view)
 
     def on_proof(self, key: DeploymentKey, proof: MembershipProof) -> None:
-        """A deployment's engine Pods were listed uncached, or that failed."""
+        """A deployment's Pods were listed uncached, or that failed."""
         self._proofs[key] = proof
 
     def set_facts(self, facts: Mapping[DeploymentKey, PlatformFacts]) -> None:
