@@ -35,6 +35,7 @@ test: lint types layers unit ## lint, types, layers, all tests
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/security.py bandit
 
 types: $(VENV)/dev.stamp
 	$(BIN)/mypy
@@ -85,3 +86,12 @@ prove-seen: $(VENV)/dev.stamp ## every proof about what people look at
 
 chart-files: $(VENV)/dev.stamp ## write what the chart keeps of settings, platforms, rules, dashboards and manifests
 	$(BIN)/python scripts/chart_files.py
+
+audit: $(VENV)/dev.stamp ## known advisories of the locked packages, where a source answers
+	$(BIN)/python scripts/security.py audit
+
+sbom: $(VENV)/dev.stamp ## a CycloneDX document of what is installed, into artifacts/
+	$(BIN)/python scripts/security.py sbom artifacts/observer.cdx.json
+
+prove-hardening: $(VENV)/dev.stamp ## every proof about hostile input, faults, limits and secrets
+	$(BIN)/python scripts/prove_hardening.py

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from exporters.canary_document import Asked, canary_document, gate_document
 from exporters.canary_facade import FacadeError, answer
+from exporters.forms import BadFormError, form_of
 from exporters.statuses import failure
 from router_contract.canary_results import Decision, Verdict
 from router_contract.canary_view import CanaryView
@@ -103,8 +104,11 @@ class CanaryApi:
 
     async def _query(self, request: web.Request) -> web.Response:
         """One instant query, as Prometheus answers it."""
-        form = await request.post() if request.method == "POST" else {}
-        query = str(form.get("query", "") or request.query.get("query", ""))
+        try:
+            form = await form_of(request) if request.method == "POST" else {}
+        except BadFormError as error:
+            return _json({"status": "error", "errorType": "bad_data", "error": str(error)}, 400)
+        query = form.get("query", "") or request.query.get("query", "")
         try:
             result = answer(query, self._source.canaries(), self._source.now().wall)
         except FacadeError as error:

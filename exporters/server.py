@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import RequestHandler
 
@@ -33,6 +34,18 @@ ALWAYS = PROBES | {"/api/v1/limits"}
 HANDSHAKE_SECONDS = 10.0
 STREAMS = frozenset({"/events"})
 """Answers that go on for as long as somebody listens; whoever gives them bounds their number."""
+
+
+class _OnlyOurs(logging.Filter):
+    """Keeps what strangers send out of the log: each bad request would be a line of it, as often as they like."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        told = record.exc_info[1] if record.exc_info else None
+        return not isinstance(told, HttpProcessingError)
+
+
+_http_log = logging.getLogger(f"{__name__}.http")
+_http_log.addFilter(_OnlyOurs())
 
 
 class Tally(Protocol):
@@ -73,6 +86,7 @@ class Server:
         self._runner = web.AppRunner(
             self._app,
             access_log=None,
+            logger=_http_log,
             max_line_size=options.header_bytes,
             max_field_size=options.header_bytes,
             shutdown_timeout=options.stop_seconds,

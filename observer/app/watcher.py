@@ -21,6 +21,7 @@ from exporters.families import FAMILIES
 from exporters.kv import KvApi
 from exporters.kv_families import kv_families
 from exporters.limits import LimitsApi, limit_families
+from exporters.openapi import OpenApi
 from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
 from exporters.server import Server
@@ -173,7 +174,16 @@ class Watcher:
         )
         doctor = DoctorApi(self.store.deployments, self._fetcher, self._clock)
         top = TopApi(self.source, self.tally.render_failed)
-        apis = (LimitsApi(self), api, top, KvApi(self.kv), CanaryApi(self.canaries), doctor, self.page)
+        apis = (
+            OpenApi(package_version()),
+            LimitsApi(self),
+            api,
+            top,
+            KvApi(self.kv),
+            CanaryApi(self.canaries),
+            doctor,
+            self.page,
+        )
         return [route for each in apis for route in each.routes()]
 
     def limits(self) -> tuple[LimitReading, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -19,6 +21,7 @@ from observer.cli.output import Format, grouped, show, tell
 
 P = ParamSpec("P")
 
+_NAMED = re.compile(r"/api/v1/namespaces/([^/]+)/modeldeployments/([^/]+)/")
 PAGE = "1000"
 """How many targets are asked for at once."""
 
@@ -30,8 +33,15 @@ class Asked:
         self.client, self.namespace, self.form, self.watch = client, namespace, form, watch
 
     def get(self, path: str, query: dict[str, str] | None = None) -> Any:
-        """The JSON at a path of the observer."""
-        return self.client.get(path, query, waiting=tell)
+        """The JSON at a path of the observer. A name that is not there is told with those that are like it."""
+        try:
+            return self.client.get(path, query, waiting=tell)
+        except CommandFailed as failed:
+            found = _NAMED.match(path)
+            if failed.status != 404 or found is None or "is observed" not in failed.message:
+                raise
+            hint = like(found[2], self.namespace, self.client.get("/api/v1/deployments", waiting=tell)["items"])
+            raise CommandFailed(f"{failed.message}. {hint}", failed.code, status=404) from failed
 
 
 def asking(*, all_namespaces: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -103,7 +113,23 @@ def _not_there(name: str, namespace: str | None, items: list[Any]) -> str:
     others = [f"{item['namespace']}/{item['name']}" for item in items]
     known = ", ".join(others[:10]) or "none at all"
     where = f"in namespace {namespace}" if namespace else "in any namespace"
-    return f"no deployment {name} {where}; observed: {known}. Name its namespace with -n"
+    return f"no deployment {name} {where}; observed: {known}. {like(name, namespace, items)}"
+
+
+def like(name: str, namespace: str | None, items: list[Any]) -> str:
+    """What may have been meant by a name that is not there: the same one elsewhere, or one that is like it."""
+    places = sorted(item["namespace"] for item in items if item["name"] == name)
+    if places:
+        return f"There is one in {', '.join(places)}: use -n {places[0]}"
+    here = {item["name"] for item in items if namespace in {None, item["namespace"]}}
+    close = get_close_matches(name, sorted(here), 1, 0.6)
+    if close:
+        return f"Did you mean {close[0]}?"
+    close = get_close_matches(name, sorted({item["name"] for item in items}), 1, 0.6)
+    if close:
+        place = next(item["namespace"] for item in items if item["name"] == close[0])
+        return f"Did you mean {close[0]} in namespace {place} (-n {place})?"
+    return "`observer get -A` lists all"
 
 
 def _none(namespace: str | None, items: list[Any]) -> str:

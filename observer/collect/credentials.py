@@ -84,7 +84,7 @@ def _context(tls: Tls | None) -> ssl.SSLContext | Failure:
         if tls.cert_file is not None:
             step, file = "certFile", f"{tls.cert_file} with key {tls.key_file or tls.cert_file}"
             # An encrypted key must fail here; without a password OpenSSL would ask on the terminal and wait.
-            context.load_cert_chain(tls.cert_file, tls.key_file, password="")
+            context.load_cert_chain(tls.cert_file, tls.key_file, password="")  # nosec B106 - an encrypted key is refused instead of asked for
     except (OSError, ValueError) as error:
         why = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
         return Failure(kind=FailureKind.TLS, detail=f"`tls.{step}` {file} cannot be used: {why}")

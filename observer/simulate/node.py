@@ -58,7 +58,7 @@ class Listener:
             app, access_log=None, handler_cancellation=True, shutdown_timeout=0.001, keepalive_timeout=75.0
         )
         await runner.setup()
-        assert self._socket is not None  # noqa: S101  _reserve above made it
+        assert self._socket is not None  # noqa: S101 - _reserve above made it
         # What it accepts inherits this, so that a next life may take the port while those connections linger.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         await web.SockSite(runner, self._socket, backlog=256).start()
