@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -105,15 +105,18 @@ class ApiClient:
         self.requests[answer.outcome] += 1
         return answer
 
-    async def watch(self, path: str, query: Query, silence: float) -> AsyncGenerator[bytes | Answer, None]:
+    async def watch(
+        self, path: str, query: Query, silence: float, opened: Callable[[], None] = lambda: None
+    ) -> AsyncGenerator[bytes | Answer, None]:
         """The lines of a watch as they come. A failure is the last item, an `Answer`; a clean end is just the end.
 
-        ``silence`` (s) is how long the server may say nothing. Close the iterator (`contextlib.aclosing`) when done.
+        ``silence`` (s) is how long the server may say nothing. ``opened`` is called once the server accepted the watch.
+        Close the iterator (`contextlib.aclosing`) when done.
         """
         await self._turn()
         seen = self._refreshes
         try:
-            async with contextlib.aclosing(self._stream(path, query, silence)) as items:
+            async with contextlib.aclosing(self._stream(path, query, silence, opened)) as items:
                 async for item in items:
                     if isinstance(item, Answer) and item.outcome is Outcome.UNAUTHORIZED:
                         break
@@ -121,7 +124,7 @@ class ApiClient:
                 else:
                     return
             await self._renew(seen)
-            async with contextlib.aclosing(self._stream(path, query, silence)) as items:
+            async with contextlib.aclosing(self._stream(path, query, silence, opened)) as items:
                 async for item in items:
                     yield item
         except CredentialsError as error:
@@ -153,7 +156,9 @@ class ApiClient:
                 raise
             return _failed(error)
 
-    async def _stream(self, path: str, query: Query, silence: float) -> AsyncGenerator[bytes | Answer, None]:
+    async def _stream(
+        self, path: str, query: Query, silence: float, told: Callable[[], None]
+    ) -> AsyncGenerator[bytes | Answer, None]:
         opened = False
         try:
             async with asyncio.timeout(self._tuning.seconds):
@@ -162,6 +167,7 @@ class ApiClient:
                 opened = response.status == 200
                 if opened:
                     self.requests[Outcome.OK] += 1
+                    told()
                     async with contextlib.aclosing(self._lines(response)) as lines:
                         async for line in lines:
                             yield line

@@ -235,7 +235,9 @@ class Informer(Generic[R]):
             watch="1", allowWatchBookmarks="true", resourceVersion=self._version, timeoutSeconds=str(asked)
         )
         begun = self._clock.now().mono
-        async with contextlib.aclosing(self._client.watch(self._path, query, self._tuning.silence)) as lines:
+        async with contextlib.aclosing(
+            self._client.watch(self._path, query, self._tuning.silence, self._opened)
+        ) as lines:
             async for line in lines:
                 if isinstance(line, Answer):
                     return line.outcome, line
@@ -248,6 +250,12 @@ class Informer(Generic[R]):
         if ending is Ending.SERVED:
             self._good()
         return ending, None
+
+    def _opened(self) -> None:
+        """The server took the watch up: on a quiet resource its first word may be a minute away. No failure is forgiven."""
+        self._heard()
+        if self._health.trouble:
+            self._well()
 
     def _good(self) -> None:
         self._failures = 0

@@ -165,7 +165,12 @@ class RoleBuilder:
             key = (-1 if number is None else number, "" if rule.ordinal else group or pod.uid)
             groups.setdefault(key, []).append(self._member(scope, every=every))
         newest = self._newest(pods)
-        return tuple(self._replica(key[0], groups[key], newest) for key in sorted(groups))
+        made = [self._replica(ordinal, members, newest) for (ordinal, _), members in groups.items()]
+        return tuple(
+            sorted(
+                made, key=lambda replica: (-1 if replica.ordinal is None else replica.ordinal, replica.members[0].name)
+            )
+        )
 
     def _replica(self, ordinal: int, members: list[Member], newest: str | None) -> Replica:
         members.sort(key=lambda member: (-1 if member.seat is None else member.seat, member.name))
