@@ -27,6 +27,7 @@ ANSWER_SECONDS = 7.0
 """The longest that one answer takes; kube-apiserver's availability check gives us five seconds for the small ones."""
 COMPRESSED_FROM = 128 << 10
 """Smaller bodies (bytes) are sent as they are, as every API server does."""
+ROUTE = "aggregated"
 PROBES = ("/readyz", "/livez", "/healthz")
 _IMPERSONATE = "impersonate-"
 
@@ -44,7 +45,7 @@ class Health(Protocol):
 
 
 class AggregatedServer:
-    """The listener over one content. ``wall`` tells wall seconds."""
+    """The listener over one content. ``wall`` tells wall seconds; ``told`` is told `ROUTE` and the status of each answer."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class AggregatedServer:
         health: Health,
         options: Listen,
         wall: Callable[[], float],
+        told: Callable[[str, int], None] | None = None,
     ) -> None:
         self._content = content
         self._access = access
@@ -61,6 +63,7 @@ class AggregatedServer:
         self._health = health
         self._options = options
         self._wall = wall
+        self._told = told
         self._running = 0
         self._draining = False
         self.answered: dict[int, int] = {}
@@ -120,6 +123,8 @@ class AggregatedServer:
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers.setdefault("Cache-Control", "no-cache, private")
         self.answered[response.status] = self.answered.get(response.status, 0) + 1
+        if self._told is not None:
+            self._told(ROUTE, response.status)
         if self._draining or close:
             response.force_close()
         return response

@@ -76,6 +76,7 @@ class AggregatedApi:
         peers: Peers | None = None,
         pods: int = 0,
         settled: float = SETTLED,
+        told: Callable[[str, int], None] | None = None,
     ) -> None:
         self._settings = settings
         self._leads = leads
@@ -85,7 +86,7 @@ class AggregatedApi:
         content = AggregatedContent(source, wall, version, described=described, kv=kv, peers=peers, pods=pods)
         host, _, port = settings.listen.rpartition(":")
         listen = Listen(host=host.strip("[]"), port=int(port), in_flight=settings.in_flight, header_bytes=65_536)
-        self.server = AggregatedServer(content, self.access, self._tls, source, listen, wall)
+        self.server = AggregatedServer(content, self.access, self._tls, source, listen, wall, told)
         self._keeper = CertificateKeeper(
             client,
             clock,
@@ -123,6 +124,12 @@ class AggregatedApi:
             await asyncio.sleep(self._settings.drain_grace)
         finally:
             await self._stack.__aexit__(kind, error, trace)
+
+    def standing(self) -> tuple[bool, str]:
+        """Whether callers can be served, and one sentence with what keeps us from it."""
+        good, why = self.server.standing()
+        trouble = "" if good else (self._informer.health.trouble or self._keeper.trouble)
+        return good, f"{why}: {trouble}" if trouble else why
 
     def drain(self) -> None:
         """Be unready from now on and end connections after their next answer; leaving the context waits and closes."""
@@ -185,8 +192,9 @@ def beside(watcher: Watcher, cluster: Cluster, client: ApiClient, settings: Sett
         described=lambda report: cluster.labels(report.key),
         kv=kv_answers(watcher.kv),
         pods=settings.limits.pods_per_document,
+        told=watcher.tally.answered,
     )
-    watcher.source.gates.append(made.server.standing)
+    watcher.source.gates.append(made.standing)
     return made
 
 
