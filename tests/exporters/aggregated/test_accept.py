@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from exporters.aggregated.accept import As, Wanted, negotiate
 from exporters.aggregated.listing import TOKEN_SECONDS, page, read_query
@@ -145,3 +149,24 @@ def test_a_path_that_could_be_read_in_two_ways_is_a_400(path: str) -> None:
     with pytest.raises(RefusalError) as refused:
         ask("GET", path, {})
     assert refused.value.code == 400
+
+
+@given(st.text(max_size=60))
+def test_whatever_is_sent_is_read_or_refused(text: str) -> None:
+    """Nothing that a client sends raises anything but a refusal."""
+    for read in (
+        lambda: negotiate(text, OBJECT),
+        lambda: matches(label_selector(text), LABELS),
+        lambda: matches(field_selector(text), {}),
+        lambda: read_query({"limit": text, "continue": text}, 1000.0),
+        lambda: ask("GET", f"{BASE}/{text}", {"watch": text}),
+    ):
+        with contextlib.suppress(RefusalError):
+            read()
+
+
+@given(st.lists(st.sampled_from(["a", "b", "in", "notin", "(", ")", ",", "=", "!=", "!", "<", "3", " "]), max_size=9))
+def test_a_selector_that_is_read_selects_what_its_parts_say(parts: list[str]) -> None:
+    with contextlib.suppress(RefusalError):
+        found = label_selector("".join(parts))
+        assert matches(found, {"a": "b"}) == all(each.holds({"a": "b"}) for each in found)
