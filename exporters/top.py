@@ -61,11 +61,15 @@ class ReplicaLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class DeploymentLine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One deployment: its phase, replicas ready and wanted (null where a role's is not known), and its Pods."""
+    """One deployment: its phase, replicas ready and wanted (null where a role's is not known), and its Pods.
+
+    ``state`` is the document's: under ``Partial`` and ``Unavailable`` sums are of the Pods that could be read.
+    """
 
     namespace: str
     name: str
     phase: str | None
+    state: str
     message: str
     ready: int | None
     desired: int | None
@@ -83,6 +87,7 @@ def deployment_line(report: DeploymentReport) -> DeploymentLine:
         namespace=report.key.namespace,
         name=report.key.name,
         phase=summary.phase,
+        state=summary.state,
         message=summary.message,
         ready=_whole(role.ready for role in summary.roles),
         desired=_whole(role.desired for role in summary.roles),
@@ -264,6 +269,7 @@ def _unrendered(namespace: str, name: str, error: Exception) -> DeploymentLine:
         namespace=namespace,
         name=name,
         phase=None,
+        state="Unavailable",
         message=f"it could not be rendered: {in_words(error)}",
         ready=None,
         desired=None,

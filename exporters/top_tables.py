@@ -40,7 +40,7 @@ def arranged(items: Sequence[Json], sort: str, *, reverse: bool, text: str) -> l
     wanted = text.casefold()
     kept: list[Json] = []
     for item in items:
-        own = any(wanted in str(item[name]).casefold() for name in ("namespace", "name", "phase"))
+        own = any(wanted in str(item[name]).casefold() for name in ("namespace", "name", "phase", "state"))
         replicas = [each for each in item["replicas"] if own or _holds(each, wanted)]
         if own or replicas:
             ordered = _ordered(replicas, sort, reverse, lambda each: (each["role"], each["pod"]))
@@ -72,13 +72,19 @@ def picture(items: Sequence[Json], width: int | None, *, replicas: bool = True) 
     rows: list[list[Text]] = []
     for item in items:
         ready = "/".join("?" if item[name] is None else str(item[name]) for name in ("ready", "desired"))
-        head = [item["namespace"], item["name"], "", "", state(item["phase"] or UNKNOWN), ready]
+        head = [item["namespace"], item["name"], "", "", _phase(item), ready]
         rows.append([_bold(cell) for cell in cells_of([*head, *_figures(item["figures"])])])
         rows += [
             cells_of(["", "", each["role"], each["pod"], _standing(each), "", *_figures(each["figures"])])
             for each in (item["replicas"] if replicas else ())
         ]
     return grid(_COLUMNS, rows, width)
+
+
+def _phase(item: Json) -> Text:
+    """The phase, and that sums are of some Pods only where they are."""
+    phase = state(item["phase"] or UNKNOWN)
+    return phase if item["state"] == "Complete" else Text.assemble(phase, " ", state(item["state"]))
 
 
 def _bold(cell: Text) -> Text:

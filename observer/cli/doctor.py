@@ -13,7 +13,7 @@ from rich.text import Text
 
 from exporters.live import console
 from observer.cli.exits import EPILOG, CommandFailed, Exit
-from observer.cli.output import Format, dumped, grouped
+from observer.cli.output import Format, dumped, grouped, understood
 from observer.cli.run import explained
 from observer.cli.show import Asked, asking
 from router_contract import catalog
@@ -54,16 +54,18 @@ def doctor(asked: Asked, name: str | None, target: str | None, config: tuple[Pat
         raise click.UsageError(f"--{option} goes with --target URL")
     if name is not None:
         answer = asked.get(f"/api/v1/namespaces/{asked.namespace}/modeldeployments/{name}/doctor")
-        place = f"from the observer at {asked.client.server}"
+        place = "from where the observer runs"
     else:
         answer = _from_here(target, config, step, told)
         place = "from this machine"
-    if asked.form in {Format.JSON, Format.YAML}:
-        click.echo(dumped(answer, asked.form))
-    else:
-        console().print(picture(answer, place, wide=asked.form is Format.WIDE))
-    if not all(each["well"] for each in answer["targets"]):
-        raise SystemExit(int(Exit.FAILED))
+    with understood():
+        if asked.form in {Format.JSON, Format.YAML}:
+            click.echo(dumped(answer, asked.form))
+        else:
+            console().print(picture(answer, place, wide=asked.form is Format.WIDE))
+        well = all(each["well"] for each in answer["targets"])
+    if not well:
+        click.get_current_context().exit(int(Exit.FAILED))
 
 
 def _from_here(target: str | None, config: tuple[Path, ...], step: float, told: dict[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,8 @@ EPILOG = (
 class CommandFailed(click.ClickException):
     """Ends a command with a sentence on standard error and one of our exit codes."""
 
-    def __init__(self, message: str, code: Exit = Exit.FAILED) -> None:
+    def __init__(self, message: str, code: Exit = Exit.FAILED, *, status: int | None = None) -> None:
+        """``status`` is the HTTP status behind it, where there was one."""
         super().__init__(message)
         self.code = code
+        self.status = status

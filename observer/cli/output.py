@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
+from importlib.metadata import version
 from typing import Any
 
 import click
@@ -49,7 +51,8 @@ def show(ask: Callable[[], Any], form: Format, draw: Draw, watch: float | None) 
     While watching, an observer that does not answer is shown and asked again.
     """
     if watch is None:
-        _print_once(ask(), form, draw)
+        with understood():
+            _print_once(ask(), form, draw)
         return
     target = console()
     with Screen(target) as screen:
@@ -68,14 +71,28 @@ def _print_once(answer: Any, form: Format, draw: Draw) -> None:
 
 def _picture(ask: Callable[[], Any], form: Format, draw: Draw, target: Console) -> RenderableType:
     try:
-        answer = ask()
+        with understood():
+            answer = ask()
+            if form in {Format.JSON, Format.YAML}:
+                return Text(dumped(answer, form))
+            return draw(answer, form is Format.WIDE, width(target))
     except CommandFailed as failed:
         if failed.code is Exit.USAGE:
             raise
         return Text(failed.message, "red" if target.is_terminal else "")
-    if form in {Format.JSON, Format.YAML}:
-        return Text(dumped(answer, form))
-    return draw(answer, form is Format.WIDE, width(target))
+
+
+@contextmanager
+def understood() -> Iterator[None]:
+    """Turns an answer of another shape than expected into a sentence: some other program's JSON, another version's."""
+    try:
+        yield
+    except (KeyError, TypeError) as error:
+        lacks = f"has no {error.args[0]!r}" if isinstance(error, KeyError) and error.args else "has another shape"
+        raise CommandFailed(
+            f"the answer {lacks}: what answers is no observer, or one of another version than this command, "
+            f"{version('modeldeployment-observer')}. Check --server, or update the older of the two"
+        ) from error
 
 
 def grouped(parts: list[RenderableType]) -> Group:

@@ -15,7 +15,7 @@ from exporters.live import console, width
 from exporters.top_tables import SORTS, arranged, picture
 from observer.cli.exits import EPILOG, CommandFailed, Exit
 from observer.cli.keys import BACK, ENTER, ESCAPE, INTERRUPT, Keys
-from observer.cli.output import Format, show
+from observer.cli.output import Format, show, understood
 from observer.cli.show import Asked, asking
 from observer.clock import SystemClock
 
@@ -103,7 +103,9 @@ def _live(ask: Callable[[], Any], view: View, target: Console, wait: Callable[[f
         while True:
             trouble = ""
             try:
-                answer = ask()
+                with understood():
+                    answer = ask()
+                    body(answer, view, None)
             except CommandFailed as failed:
                 if failed.code is Exit.USAGE:
                     raise
