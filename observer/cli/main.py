@@ -8,6 +8,7 @@ from importlib.metadata import version
 import click
 
 from observer.cli.canary import canary
+from observer.cli.completion import completion
 from observer.cli.doctor import doctor
 from observer.cli.exits import EPILOG, CommandFailed, Exit
 from observer.cli.kv import kv
@@ -47,6 +48,7 @@ SHORT_HELP = {
     "record": "Watch as `serve` does and keep all that is read.",
     "replay": "Judge a recording again, offline.",
     "read": "Read one exposition file as canonical signals.",
+    "completion": "Print a shell's completion script.",
 }
 """What the list of verbs says of each, in one line of a terminal of 80 columns."""
 
@@ -68,6 +70,7 @@ for verb in (
     record,
     replay,
     read,
+    completion,
 ):
     verb.short_help = SHORT_HELP[verb.name or ""]
     observer.add_command(verb)
