@@ -120,6 +120,17 @@ def test_what_settings_say_wins_over_what_the_chart_knows(tmp_path: Any) -> None
     assert {each["metadata"]["namespace"] for each in of(found, "Role")} == {"observer", "team-c"}
 
 
+def test_ports_follow_where_the_settings_listen() -> None:
+    settings = {"http": {"listen": "0.0.0.0:8088"}, "aggregated": {"listen": "[::]:8443"}}
+    found = rendered({**AGGREGATED, "settings": settings, "networkPolicy": {"enabled": True}})
+    (container,) = one(found, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert {each["name"]: each["containerPort"] for each in container["ports"]} == {"http": 8088, "https": 8443}
+    policy = one(found, "NetworkPolicy")["spec"]
+    assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == {8088, 8443}
+    for service in of(found, "Service"):
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= {"http", "https"}
+
+
 def test_namespaces_need_roles_in_them_and_nothing_of_the_cluster() -> None:
     found = rendered(NAMESPACED, crds=False)
     assert not {each["kind"] for each in found} & {"ClusterRole", "ClusterRoleBinding", "APIService"}

@@ -112,6 +112,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- mergeOverwrite $known (deepCopy .Values.settings) | toJson -}}
 {{- end -}}
 
+{{/* The ports that the settings listen on. */}}
+{{- define "observer.httpPort" -}}
+{{- (include "observer.settings" . | fromJson).http.listen | regexFind "[0-9]+$" -}}
+{{- end -}}
+{{- define "observer.httpsPort" -}}
+{{- dig "aggregated" "listen" (printf ":%v" (int .Values.apiService.port)) (include "observer.settings" . | fromJson) | regexFind "[0-9]+$" -}}
+{{- end -}}
+
 {{/* Namespaces that are watched as JSON {"items": […]}; empty means all. */}}
 {{- define "observer.namespaces" -}}
 {{- $settings := include "observer.settings" . | fromJson -}}
