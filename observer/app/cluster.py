@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 
 from exporters.self_metrics import STATUS_RESULTS
-from observer.app.proving import membership
 from observer.app.publisher import Publisher
 from observer.app.watcher import Watcher
 from observer.clock import Clock
@@ -80,7 +79,6 @@ class Cluster:
         told = settings.kubernetes
         self._watcher = watcher
         self._client = client
-        self._pods = {each.name: tuple(each.document.pods.labels) for each in platforms}
         self._proved: dict[DeploymentKey, float] = {}
         self._settings = told
         self._clock = clock
@@ -267,13 +265,14 @@ class Cluster:
     async def _prove(self) -> None:
         """List the Pods of deployments whose verdict would be held without; few are, and only while views are shaky."""
         while True:
-            for key, each in list(self._followed.items()):
+            for key in list(self._followed):
                 judged, now = self._watcher.judging.judged(key), self._clock.now().mono
                 if judged is None or not judged.proof_wanted or now < self._proved.get(key, now):
                     continue
                 self._proved[key] = now + PROOF_SECONDS
-                labels = self._pods.get(each.facts.platform, ())
-                self._watcher.judging.on_proof(key, await membership(self._client, self._clock, each, labels))
+                proof = await self.discovery.prove(key)
+                if proof is not None:
+                    self._watcher.judging.on_proof(key, proof)
             self._proved = {key: due for key, due in self._proved.items() if key in self._followed}
             await asyncio.sleep(LOOK)
 
