@@ -78,7 +78,6 @@ class Cluster:
     ) -> None:
         told = settings.kubernetes
         self._watcher = watcher
-        self._client = client
         self._proved: dict[DeploymentKey, float] = {}
         self._settings = told
         self._clock = clock

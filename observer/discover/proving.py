@@ -37,7 +37,7 @@ _page = msgspec.json.Decoder(_Page).decode
 async def prove(client: ApiClient, clock: Clock, platform: Platform, target: Document, world: World) -> MembershipProof:
     """The proof at the moment the list was asked for. Objects beside Pods (owners) are those of ``world``."""
     at = clock.now()
-    wants, _ = engine_pods(platform, target, World())
+    wants, _ = engine_pods(platform, target, world.with_pods(()))
     listed = await _list(client, target.namespace, label_selector(wants)) if wants else []
     if listed is None:
         return MembershipProof(at=at, members=None)

@@ -23,6 +23,7 @@ _PATH_KEYS = {
     "arguments",
     "environment",
     "selector",
+    "path",
     "conditions",
     "observed_generation",
     "phase",
@@ -129,10 +130,11 @@ def _target(document: PlatformDocument, tracker: Tracker) -> None:
             tracker.fault(target, name, "nothing", "the object's names, or `groupBy`")
     if target.group_by and (document.pods.owner or document.pods.selector):
         tracker.fault(document.pods, "owner", "an owner or a selector of a target that is no object", "neither")
-    if not (document.pods.labels or document.pods.selector or target.group_by):
-        tracker.fault(document.pods, "labels", "nothing", "`labels` or a `selector`")
-    if document.router is not None and not (document.router.pods.labels or document.router.pods.selector):
-        tracker.fault(document.router.pods, "labels", "nothing", "`labels` or a `selector`")
+    rules = [] if target.group_by else [document.pods]
+    rules += [document.router.pods] if document.router is not None else []
+    for rule in rules:
+        if not (rule.labels or rule.selector or rule.selector_of):
+            tracker.fault(rule, "labels", "nothing", "`labels` or a `selector`")
 
 
 def _names(document: PlatformDocument, tracker: Tracker) -> None:
@@ -150,6 +152,8 @@ def _names(document: PlatformDocument, tracker: Tracker) -> None:
         if document.router.workload is not None:
             _source(document.router.workload, known, tracker)
     for rule in rules:
+        if rule.selector_of is not None:
+            _source(rule.selector_of, known, tracker)
         for kind in rule.owner[:-1]:
             if kind not in kinds:
                 tracker.fault(

@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from observer.discover.platforms.document_facts import FactsRule, ReasonRule, StatusRule, WorkloadRule
+from observer.discover.platforms.document_facts import FactsRule, ReasonRule, SelectorOf, StatusRule, WorkloadRule
 from observer.discover.platforms.values import Count, Takes, Texts
 from observer.yamldoc.quantities import Name
 
@@ -59,6 +59,9 @@ class PodRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     labels: Annotated[Texts, Meta(description="Labels; `{name}`, `{namespace}`, `{role}` are filled in.")] = ()
     selector: Annotated[
         str | None, Meta(description="Path in the target to a mapping of labels, or to a LabelSelector.")
+    ] = None
+    selector_of: Annotated[
+        SelectorOf | None, Meta(description="An object whose selector it is, as a Service that the target names.")
     ] = None
     owner: Annotated[
         tuple[str, ...],
@@ -150,6 +153,10 @@ class ReplicaRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     total_absent: Annotated[int | None, Meta(description="What an absent `total` means.", ge=1)] = None
     revision: Annotated[Takes, Meta(description="The template a Pod was made from.")] = ()
     leader: Annotated[LeaderRule | None, Meta(description="Which members serve.")] = None
+    retiring: Annotated[
+        Takes,
+        Meta(description="A Pod with a value here is being retired; its replica with it, and the value says why."),
+    ] = ()
     replacement: Annotated[Replacement, Meta(description="Where a replacement shows.")] = Replacement.UNOBSERVED
     managed_when: Annotated[
         Takes, Meta(description="Tells that the operator rendered a Pod's command; absent on a Pod: a take-over.")

@@ -28,6 +28,14 @@ class ObjectRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: Annotated[Takes, Meta(description="Its name; nothing is referred to when it has no value.")]
 
 
+class SelectorOf(ObjectRule, frozen=True, kw_only=True, rename="camel"):
+    """An object that selects Pods."""
+
+    path: Annotated[str, Meta(description="Path in it to the mapping of labels, or to a LabelSelector.")] = (
+        "spec.selector"
+    )
+
+
 class BindingRule(ObjectRule, frozen=True, kw_only=True, rename="camel"):
     """The binding that grants a cache. Paths are in the binding."""
 

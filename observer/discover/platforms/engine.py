@@ -21,7 +21,7 @@ from observer.discover.platforms.load import Platform
 from observer.discover.platforms.members import Listeners, MemberBuilder, Refusal, container_of, moment
 from observer.discover.platforms.objects import Objects
 from observer.discover.platforms.roles import RoleBuilder, specs
-from observer.discover.platforms.select import IGNORE, Left, Selector, Wanted, requirements
+from observer.discover.platforms.select import IGNORE, Left, Selector, Wanted
 from observer.discover.platforms.taking import Scope, count, label, present, text
 from observer.discover.platforms.world import Need, Reader, World
 from observer.kube.records import Document, Pod
@@ -155,8 +155,8 @@ def discover(
 def engine_pods(platform: Platform, target: Document, world: World) -> tuple[tuple[Wanted, ...], tuple[Pod, ...]]:
     """What a target wants of its engine Pods' labels (nothing: no Pod can be its), and those that are its in a world."""
     rule, scope = _pod_rule(platform, target), _scope(target)
-    wants = requirements(rule, scope) or ()
-    return wants, Selector(platform, target, Reader(world)).select(rule, scope, [])
+    selector = Selector(platform, target, Reader(world))
+    return selector.requirements(rule, scope), selector.select(rule, scope, [])
 
 
 def _scope(target: Document) -> Scope:

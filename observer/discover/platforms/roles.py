@@ -151,6 +151,7 @@ class RoleBuilder:
     def _replicas(self, at: Scope, pods: Sequence[Pod], *, every: bool) -> tuple[Replica, ...]:
         rule = self._document.replicas
         groups: dict[tuple[int, str], list[Member]] = {}
+        leaving: dict[tuple[int, str], str] = {}
         for scope in self._scopes(at, pods):
             pod = scope.pod
             if pod is None:
@@ -164,19 +165,24 @@ class RoleBuilder:
             group = text(rule.group, scope) if rule.group else None
             key = (-1 if number is None else number, "" if rule.ordinal else group or pod.uid)
             groups.setdefault(key, []).append(self._member(scope, every=every))
+            reason = text(rule.retiring, scope)
+            if reason:
+                leaving.setdefault(key, reason)
         newest = self._newest(pods)
-        made = [self._replica(ordinal, members, newest) for (ordinal, _), members in groups.items()]
+        made = [self._replica(key[0], members, newest, leaving.get(key, "")) for key, members in groups.items()]
         return tuple(
             sorted(
                 made, key=lambda replica: (-1 if replica.ordinal is None else replica.ordinal, replica.members[0].name)
             )
         )
 
-    def _replica(self, ordinal: int, members: list[Member], newest: str | None) -> Replica:
+    def _replica(self, ordinal: int, members: list[Member], newest: str | None, leaving: str = "") -> Replica:
         members.sort(key=lambda member: (-1 if member.seat is None else member.seat, member.name))
         return Replica(
             ordinal=None if ordinal < 0 else ordinal,
             members=tuple(members),
+            retiring=bool(leaving) if self._document.replicas.retiring else None,
+            retiring_reason=leaving,
             replacing=self._replacing(members, newest),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from observer.discover.platforms import paths
 from observer.discover.platforms.document import PodRule
 from observer.discover.platforms.load import Platform
-from observer.discover.platforms.taking import Scope, label
+from observer.discover.platforms.taking import Scope, label, text
 from observer.discover.platforms.world import Reader
 from observer.kube.records import Document, Pairs, Pod
 
@@ -65,16 +65,6 @@ def fits(pairs: Pairs, requirements: Iterable[Wanted]) -> bool:
     return all(each.fits(pairs) for each in requirements)
 
 
-def requirements(rule: PodRule, scope: Scope) -> tuple[Wanted, ...] | None:
-    """Everything that a rule wants of a Pod's labels; ``None`` when its selector is absent or empty: no Pod then."""
-    found = wanted(rule.labels, scope.filled)
-    if rule.selector is None:
-        return found
-    selector = scope.field(rule.selector)
-    more = _of_selector(selector) if isinstance(selector, Mapping) else ()
-    return (*found, *more) if more else None
-
-
 def _of_selector(selector: Mapping[str, Any]) -> tuple[Wanted, ...]:
     """A LabelSelector, or a plain mapping of labels. What we do not understand of it fits nothing."""
     if "matchLabels" not in selector and "matchExpressions" not in selector:
@@ -114,9 +104,29 @@ class Selector:
         self._kinds = {source.kind: source.name for source in platform.document.sources}
         self._namespaced = {source.name: source.namespaced for source in platform.document.sources}
 
+    def requirements(self, rule: PodRule, scope: Scope) -> tuple[Wanted, ...]:
+        """Everything that a rule wants of a Pod's labels; nothing when a selector is absent or empty: no Pod then."""
+        found = wanted(rule.labels, scope.filled)
+        for selector in self._selectors(rule, scope):
+            more = _of_selector(selector) if isinstance(selector, Mapping) else ()
+            if not more:
+                return ()
+            found = (*found, *more)
+        return found
+
+    def _selectors(self, rule: PodRule, scope: Scope) -> Iterator[Any]:
+        if rule.selector is not None:
+            yield scope.field(rule.selector)
+        other = rule.selector_of
+        if other is not None:
+            name = text(other.name, scope)
+            namespace = self._target.namespace if self._namespaced[other.source] else ""
+            held = self._reader.object(other.source, namespace, name) if name else None
+            yield paths.first(held.body, other.path) if isinstance(held, Document) else None
+
     def select(self, rule: PodRule, scope: Scope, left: list[Left]) -> tuple[Pod, ...]:
         """The Pods that a rule names, by name. What has the labels and is not taken goes to ``left``."""
-        wants = requirements(rule, scope)
+        wants = self.requirements(rule, scope)
         if not wants:
             return ()
         taken = []
@@ -139,7 +149,7 @@ class Selector:
         namespace = self._target.namespace
         best = next((each for each in exact if each.key in templated), None)
         if best is None:
-            best = next((each for each in exact if rule.selector is not None), exact[0] if exact else None)
+            best = exact[-1] if exact else None
         if best is None:
             return self._reader.in_namespace(namespace)
         return self._reader.labelled(namespace, best.key, best.values[0])

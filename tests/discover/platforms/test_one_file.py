@@ -149,11 +149,12 @@ pods: {selector: spec.selector}
 roles: [{name: {fixed: server}}]
 api: {port: "spec.targetPorts[0].number"}
 metrics: {port: "spec.targetPorts[0].number"}
+sources: [{name: services, version: v1, kind: Service, plural: services, keep: [spec.selector]}]
 router:
   when: spec.endpointPickerRef
   name: spec.endpointPickerRef.name
   software: {fixed: llm_d}
-  pods: {labels: {app: "{name}-epp"}}
+  pods: {selectorOf: {source: services, name: spec.endpointPickerRef.name}}
   metrics: {port: [{port: metrics}, {fixed: "9090"}]}
 """
 
@@ -171,7 +172,8 @@ def test_a_pool_and_its_picker():
         },
     )
     none = thing("inference.networking.k8s.io/v1", "InferencePool", "q", "ns", spec={})
-    got = found(POOL, pool, none, pod("a", {"app": "x"}), pod("epp", {"app": "p-epp"}))
+    service = thing("v1", "Service", "p-epp", "ns", spec={"selector": {"app": "p-epp"}})
+    got = found(POOL, pool, none, service, pod("a", {"app": "x"}), pod("epp", {"app": "p-epp"}))
     made = got[0].discovered.deployment
     assert [target.address.port for target in made.targets()] == [8200, 9090]
     assert got[1].discovered.deployment.roles[0].replicas == (), "no selector selects nothing, never everything"
@@ -191,6 +193,7 @@ replicas:
   group: {label: leader}
   seat: {label: seat}
   leader: {labels: {part: leader}}
+  retiring: {annotation: leaving}
 metrics: {port: {fixed: "8000"}, scheme: {fixed: https}, skipVerify: true}
 """
 
@@ -204,9 +207,12 @@ def test_gangs_are_grouped_by_a_label_and_led_by_a_label():
             conditions.append({"type": "x.example.com/serving", "status": serving})
         return pod(name, {"gang": "g", "leader": leader, "seat": seat, "part": part}, conditions=conditions)
 
+    retiring = one("d", "g3", "0", "leader", "True")
+    retiring["metadata"]["annotations"] = {"leaving": "scale-down"}
     got = found(
         GANG,
         target,
+        retiring,
         one("b", "g1", "1", "worker", "True"),
         one("a", "g1", "0", "leader", "False"),
         one("c", "g2", "0", "leader", ""),
@@ -214,7 +220,16 @@ def test_gangs_are_grouped_by_a_label_and_led_by_a_label():
     role = got[0].discovered.deployment.roles[0]
     assert (role.desired, role.size) == (6, 2)
     members = [[(each.name, each.serves, each.ready) for each in replica.members] for replica in role.replicas]
-    assert members == [[("a", True, Ready.FALSE), ("b", False, Ready.TRUE)], [("c", True, Ready.UNKNOWN)]]
+    assert members == [
+        [("a", True, Ready.FALSE), ("b", False, Ready.TRUE)],
+        [("c", True, Ready.UNKNOWN)],
+        [("d", True, Ready.TRUE)],
+    ]
+    assert [(replica.retiring, replica.retiring_reason) for replica in role.replicas] == [
+        (False, ""),
+        (False, ""),
+        (True, "scale-down"),
+    ]
     address = role.replicas[0].members[0].metrics
     assert address is not None
     assert address.tls is not None
