@@ -119,7 +119,8 @@ def documents() -> Iterator[tuple[str, str]]:
             for found in re.findall(r"(?:^ {4}.*\n)+", text, re.MULTILINE)
         ]
         for block in blocks:
-            if block.lstrip().startswith("apiVersion: observer.modeldeployment.io/v1alpha1"):
+            head = block.lstrip().startswith("apiVersion: observer.modeldeployment.io/v1alpha1")
+            if head and re.search(r"^kind: (Settings|Fleet|CanaryAnalysis)$", block, re.MULTILINE):
                 yield name, block
 
 
