@@ -61,6 +61,11 @@ class Process:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def url(self) -> str:
         """Where it answers, empty until it says so."""
         found = re.search(r"answering at\s+(http://\S+)", self.said)
@@ -128,12 +133,26 @@ class Observed:
     async def settled(self, seconds: float = 40.0) -> float:
         """Wait until everything serves, as stored in the cluster."""
         return await self.until(
-            lambda: self.operated.status.get("summary", {}).get("serving") == "2"
-            and self.operated.status["summary"]["eligible"] == "2"
-            and self.operated.status["phase"] == "Ready",
+            lambda: (
+                self.operated.status.get("summary", {}).get("serving") == "2"
+                and self.operated.status["summary"]["eligible"] == "2"
+                and self.operated.status["phase"] == "Ready"
+            ),
             "it serves",
             seconds,
         )
+
+    async def breaks(self) -> None:
+        """The first engine's process ends, and its kubelet says so."""
+        engine = self.operated.simulated.replicas[0].engine
+        await engine.die()
+        await asyncio.to_thread(self.operated.pod_says, engine.name, ready=False)
+
+    async def heals(self) -> None:
+        """The first engine is back, and its kubelet says so."""
+        engine = self.operated.simulated.replicas[0].engine
+        await engine.start()
+        await asyncio.to_thread(self.operated.pod_says, engine.name, ready=True)
 
     async def kubectl(self, *arguments: str) -> str:
         return await asyncio.to_thread(lambda: self.cluster.kubectl("-n", self.operated.namespace, *arguments))
