@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Modules are compiled when they are first imported, into a cache of their own: installing is quick, the tree stays clean.
 export PYTHONPYCACHEPREFIX ?= $(CURDIR)/$(VENV)/pycache
 
-.PHONY: help demo test lint types layers unit lock clean bench wheel prove-main prove-kv prove-eligibility prove-panels prove-seen docs cluster-tools chart-files
+.PHONY: help demo test lint types layers unit lock clean bench wheel prove-main prove-kv prove-eligibility prove-kubernetes prove-panels prove-seen docs cluster-tools chart-files
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -70,6 +70,9 @@ prove-kv: $(VENV)/dev.stamp ## every proof about KV events
 
 cluster-tools: $(VENV)/dev.stamp ## build etcd, kube-apiserver and helm once into the cache outside the clone
 	$(BIN)/python scripts/cluster_tools.py etcd kube helm
+
+prove-kubernetes: $(VENV)/dev.stamp ## every proof about a cluster, on a real kube-apiserver (make cluster-tools first)
+	$(BIN)/python scripts/prove_kubernetes.py
 
 prove-eligibility: $(VENV)/dev.stamp ## every proof about eligibility
 	$(BIN)/python scripts/prove_eligibility.py
