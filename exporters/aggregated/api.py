@@ -6,18 +6,18 @@ sent with ``partial: true``.
 
 from __future__ import annotations
 
-import asyncio
 import platform
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from exporters.aggregated import discovery, objects, openapi, tables
 from exporters.aggregated.accept import DISCOVERY, MEDIA_TYPE, As, negotiate
-from exporters.aggregated.forwarding import Alone, Peers
+from exporters.aggregated.forwarding import Alone, Peers, said_by
 from exporters.aggregated.listing import VERSION as LIST_VERSION
-from exporters.aggregated.listing import page, read_query
+from exporters.aggregated.listing import read_query
+from exporters.aggregated.lists import Lists, Reports
 from exporters.aggregated.refusals import RefusalError, not_found
 from exporters.aggregated.request import Asked
 from exporters.aggregated.resources import (
@@ -28,7 +28,7 @@ from exporters.aggregated.resources import (
     Resource,
     resource,
 )
-from exporters.encoding import UNRENDERABLE, encode, in_words
+from exporters.encoding import encode
 from exporters.status import contract_document, explain_document
 from router_contract.documents import Unavailable
 from router_contract.targets import DeploymentKey
@@ -40,18 +40,6 @@ _OBJECT = frozenset({As.PLAIN, As.TABLE, As.PARTIAL})
 _LIST = frozenset({As.PLAIN, As.TABLE, As.PARTIAL_LIST})
 _GROUPS = frozenset({As.PLAIN, As.DISCOVERY})
 _TRUE = {"true", "1"}
-
-
-class Reports(Protocol):
-    """The part of a report source that this API reads."""
-
-    def keys(self) -> tuple[DeploymentKey, ...]:
-        """The deployments that exist now, sorted."""
-        ...
-
-    def deployment(self, key: DeploymentKey) -> DeploymentReport | None:
-        """One deployment's report at this instant."""
-        ...
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +76,7 @@ class AggregatedContent:
         self._kv = kv
         self._peers = peers if peers is not None else Alone()
         self._pods = pods
+        self._lists = Lists(source, described, self._peers, now, pods)
         self._version = encode(_version(version))
         group = openapi.openapi_v3()
         aggregated = discovery.document(discovery.group_discovery_list())
@@ -152,7 +141,7 @@ class AggregatedContent:
         include = tables.included(query.get("includeObject"))
         key = DeploymentKey(what.namespace, what.name)
         owner = None if forwarded else self._peers.owner(key)
-        value = None if owner is None else await self._of_owner(owner, asked.path, query)
+        value = None if owner is None else await said_by(self._peers, owner, asked.path, query)
         if value is None:
             value = self._make(found, what.subresource, key, query)
             if owner is not None and "partial" in value:
@@ -161,23 +150,6 @@ class AggregatedContent:
             metadata = {"resourceVersion": LIST_VERSION}
             return _made(tables.table([value], value["kind"], wanted.version, include, metadata))
         return _made(tables.partial(value, wanted.version) if wanted.shape is As.PARTIAL else value)
-
-    async def _of_owner(self, owner: str, path: str, query: Query) -> Json | None:
-        """What a deployment's owner says of it; ``None`` when it cannot be had. Its refusal is ours."""
-        answer = await self._peers.ask(owner, path, query)
-        if answer is None or answer.status in {401, 403} or answer.status >= 500:
-            return None
-        try:
-            value = msgspec.json.decode(answer.body, type=Json)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return None
-        if answer.status != 200:
-            details = value.get("details") or {}
-            message = str(value.get("message", ""))
-            raise RefusalError(
-                answer.status, message, plural=str(details.get("kind", "")), name=str(details.get("name", ""))
-            )
-        return value
 
     def _make(self, found: Resource, subresource: str, key: DeploymentKey, query: Query) -> Json:
         report = self._source.deployment(key)
@@ -208,54 +180,14 @@ class AggregatedContent:
     async def _list(self, found: Resource, namespace: str, headers: Query, query: Query, *, forwarded: bool) -> Reply:
         wanted = negotiate(headers.get("Accept"), _LIST)
         include = tables.included(query.get("includeObject"))
-        now = self._now()
-        selected = read_query(query, now)
-        items = {
-            (key.namespace, key.name): item
-            for key in self._source.keys()  # noqa: SIM118 - a source is no mapping
-            if namespace in {"", key.namespace} and (item := self._listed(key, forwarded=forwarded)) is not None
-        }
-        if not forwarded:
-            for item in await self._of_others(found, namespace):
-                items[str(item["metadata"]["namespace"]), str(item["metadata"]["name"])] = item
-        kept = [item for place, item in items.items() if selected.selects(*place, item["metadata"].get("labels") or {})]
-        part = page(kept, selected, now)
+        selected = read_query(query, self._now())
+        part = await self._lists.page(found.plural, namespace, selected, forwarded=forwarded)
         if wanted.shape is As.TABLE:
             return _made(tables.table(part.items, found.kind, wanted.version, include, part.metadata))
         if wanted.shape is As.PARTIAL_LIST:
             return _made(tables.partial_list(part.items, wanted.version, part.metadata))
-        return _made(
-            {
-                "kind": found.list_kind,
-                "apiVersion": API_VERSION,
-                "metadata": part.metadata,
-                "items": list(part.items),
-            }
-        )
-
-    def _listed(self, key: DeploymentKey, *, forwarded: bool) -> Json | None:
-        """One deployment's object in a list; what another owns is marked, for its own answer is to replace it."""
-        owner = self._peers.owner(key)
-        if forwarded and owner is not None:
-            return None
-        try:
-            report = self._source.deployment(key)
-            if report is None:
-                return None
-            item = objects.listed_metrics(report, self._described, self._pods)
-        except UNRENDERABLE as error:
-            return objects.unrendered(key.namespace, key.name, f"cannot be rendered: {in_words(error)}")
-        return item if owner is None else item | {"partial": True}
-
-    async def _of_others(self, found: Resource, namespace: str) -> list[Json]:
-        """The objects that other replicas own, asked for all at once."""
-        others = self._peers.others()
-        if not others:
-            return []
-        place = f"/namespaces/{namespace}" if namespace else ""
-        path = f"{BASE}{place}/{found.plural}"
-        answers = await asyncio.gather(*(self._of_owner(peer, path, {}) for peer in others))
-        return [item for answer in answers if answer is not None for item in answer.get("items") or ()]
+        whole = {"kind": found.list_kind, "apiVersion": API_VERSION, "metadata": part.metadata, "items": part.items}
+        return _made(whole)
 
 
 def _made(value: Json) -> Reply:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
+from exporters.aggregated.refusals import RefusalError
 from router_contract.targets import DeploymentKey
 
 FORWARDED = "Observer-Forwarded"
@@ -54,3 +55,23 @@ class Alone:
         """Nobody is there to be asked."""
         del peer, path, query
         return None
+
+
+async def said_by(peers: Peers, peer: str, path: str, query: Mapping[str, str]) -> dict[str, Any] | None:
+    """What a replica says at a path; ``None`` when it cannot be had. Its refusal is raised as ours (`RefusalError`)."""
+    answer = await peers.ask(peer, path, query)
+    if answer is None or answer.status in {401, 403} or answer.status >= 500:
+        return None
+    try:
+        value = msgspec.json.decode(answer.body, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    if answer.status != 200:
+        details = value.get("details") or {}
+        raise RefusalError(
+            answer.status,
+            str(value.get("message", "")),
+            plural=str(details.get("kind", "")),
+            name=str(details.get("name", "")),
+        )
+    return value

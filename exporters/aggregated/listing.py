@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,6 +13,8 @@ from exporters.aggregated.refusals import RefusalError
 from exporters.aggregated.selectors import Selector, field_selector, label_selector, matches
 
 Json = dict[str, Any]
+Place = tuple[str, str]
+"""Namespace and name."""
 TOKEN_SECONDS = 300.0
 """How long a page's token may be used; after that the list begins anew (410), as it does with every API server."""
 VERSION = "1"
@@ -26,18 +28,18 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     labels: Selector = ()
     fields: Selector = ()
     limit: int = 0
-    after: tuple[str, str] | None = None
+    after: Place | None = None
 
-    def selects(self, namespace: str, name: str, labels: Mapping[str, str]) -> bool:
+    def selects(self, place: Place, labels: Mapping[str, str]) -> bool:
         """Whether an object is asked for, whatever its page."""
-        fields = {"metadata.name": name, "metadata.namespace": namespace}
+        fields = {"metadata.namespace": place[0], "metadata.name": place[1]}
         return matches(self.fields, fields) and matches(self.labels, labels)
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A part of a list and its metadata."""
+    """A part of a list: which objects are on it, and the list's metadata."""
 
-    items: tuple[Json, ...]
+    places: tuple[Place, ...]
     metadata: Json
 
 
@@ -59,24 +61,18 @@ def _limit(text: str) -> int:
     return min(int(text), _MOST)
 
 
-def page(items: Sequence[Json], query: Query, now: float) -> Page:
+def page(places: Iterable[Place], query: Query, now: float) -> Page:
     """The page of objects that were selected, sorted by namespace and name."""
-    ordered = sorted(items, key=_place)
-    rest = [each for each in ordered if query.after is None or _place(each) > query.after]
+    rest = sorted(place for place in places if query.after is None or place > query.after)
     if not query.limit or len(rest) <= query.limit:
         return Page(tuple(rest), {"resourceVersion": VERSION})
     kept = tuple(rest[: query.limit])
-    token = base64.urlsafe_b64encode(msgspec.json.encode([int(now), *_place(kept[-1])])).decode().rstrip("=")
+    token = base64.urlsafe_b64encode(msgspec.json.encode([int(now), *kept[-1]])).decode().rstrip("=")
     more = {"continue": token, "remainingItemCount": len(rest) - len(kept)}
     return Page(kept, {"resourceVersion": VERSION, **more})
 
 
-def _place(item: Json) -> tuple[str, str]:
-    metadata = item["metadata"]
-    return str(metadata.get("namespace", "")), str(metadata["name"])
-
-
-def _after(token: str, now: float) -> tuple[str, str] | None:
+def _after(token: str, now: float) -> Place | None:
     if not token:
         return None
     try:

@@ -17,13 +17,14 @@ from exporters.status import NOT_JUDGED, status_fields
 from exporters.timestamps import rfc3339
 from router_contract.documents import Metadata, Missing, ModelDeploymentMetrics, Unavailable
 from router_contract.readings import MissingCode
+from router_contract.targets import DeploymentKey
 from router_contract.verdicts import DeploymentReport
 
 Json = dict[str, Any]
 
 
-Described = Callable[[DeploymentReport], Mapping[str, str]]
-"""The labels of the platform's own object."""
+Described = Callable[[DeploymentKey], Mapping[str, str]]
+"""The labels of the platform's own object of a deployment."""
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -48,7 +49,7 @@ class ObservedModelDeployment(msgspec.Struct, frozen=True, kw_only=True, rename=
     status: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
-def no_labels(_: DeploymentReport) -> Mapping[str, str]:
+def no_labels(_: DeploymentKey) -> Mapping[str, str]:
     """For fleets whose deployments have none."""
     return {}
 
@@ -120,7 +121,7 @@ def _meta(report: DeploymentReport, described: Described) -> ObjectMeta:
     return ObjectMeta(
         name=report.key.name,
         namespace=report.key.namespace,
-        labels=dict(described(report)) or msgspec.UNSET,
+        labels=dict(described(report.key)) or msgspec.UNSET,
         # Kubernetes' own times have whole seconds; clients compute ages from them.
         creation_timestamp=msgspec.UNSET if created is None else rfc3339(created).partition(".")[0] + "Z",
     )

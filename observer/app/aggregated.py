@@ -189,7 +189,7 @@ def beside(watcher: Watcher, cluster: Cluster, client: ApiClient, settings: Sett
         namespace=namespace_of(settings.kubernetes),
         version=package_version(),
         chance=random.random,
-        described=lambda report: cluster.labels(report.key),
+        described=cluster.labels,
         kv=kv_answers(watcher.kv),
         pods=settings.limits.pods_per_document,
         told=watcher.tally.answered,

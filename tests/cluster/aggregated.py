@@ -48,8 +48,8 @@ def made(namespace: str, name: str, **more: object) -> DeploymentReport:
     return replace(found, deployment=deployment)
 
 
-def labels(report: DeploymentReport) -> dict[str, str]:
-    return LABELS.get((report.key.namespace, report.key.name), {})
+def labels(key: DeploymentKey) -> dict[str, str]:
+    return LABELS.get((key.namespace, key.name), {})
 
 
 class KvOf(Source):

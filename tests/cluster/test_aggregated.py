@@ -36,7 +36,7 @@ def served(cluster: ControlPlane) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def alice(cluster: ControlPlane, served: Served) -> str:
-    """A user without any right; her token comes from a ServiceAccount of her own."""
+    """The kubeconfig of a user without any right; `token` is of a ServiceAccount of her name."""
     cluster.call("POST", "/api/v1/namespaces/prod/serviceaccounts", {"metadata": {"name": "alice"}})
     return cluster.user("alice")
 
@@ -128,7 +128,7 @@ def test_a_user_without_rights_is_403_from_us_on_the_pod_port_and_gets_in_with_a
 FORGED = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
 
 
-def test_forged_front_proxy_headers_are_401_on_the_pod_port(cluster: ControlPlane, served: Served) -> None:
+def test_forged_front_proxy_headers_are_401_on_the_pod_port(cluster: ControlPlane, served: Served, alice: str) -> None:
     assert direct(cluster, served, MDM, FORGED)[0] == 401
     bearer = {"Authorization": f"Bearer {token(cluster)}"}
     assert direct(cluster, served, MDM, {**FORGED, **bearer})[0] == 401

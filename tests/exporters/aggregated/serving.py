@@ -68,7 +68,7 @@ class World:
         self.tls = ServingTls()
         self.tls.show(self.pair("leaf"))
         self.trust(self.proxy, names=("front-proxy-client",))
-        described = {"described": lambda report: LABELS.get(report.key.name, {})}
+        described = {"described": lambda key: LABELS.get(key.name, {})}
         self.content = AggregatedContent(source, lambda: self.wall, "0.1.0", **(described | content))
         listen = Listen(port=0, stop_seconds=0.2)
         self.source = source

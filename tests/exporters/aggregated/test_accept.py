@@ -94,8 +94,8 @@ def test_field_selectors_know_name_and_namespace_only() -> None:
         field_selector("metadata.name")
 
 
-def items(*names: str) -> list[dict[str, object]]:
-    return [{"metadata": {"namespace": "prod", "name": name}} for name in names]
+def items(*names: str) -> list[tuple[str, str]]:
+    return [("prod", name) for name in names]
 
 
 def test_pages_follow_each_other_and_end() -> None:
@@ -104,7 +104,7 @@ def test_pages_follow_each_other_and_end() -> None:
     for _ in range(3):
         query = read_query({"limit": "2", "continue": token}, 1000.0)
         part = page(items("c", "a", "e", "b", "d"), query, 1000.0)
-        seen += [each["metadata"]["name"] for each in part.items]
+        seen += [name for _, name in part.places]
         token = part.metadata.get("continue", "")
     assert (seen, token) == (["a", "b", "c", "d", "e"], "")
 
