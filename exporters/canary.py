@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any, Protocol
 
-import orjson
 from aiohttp import web
 
 from exporters.canary_document import Asked, canary_document, gate_document
 from exporters.canary_facade import FacadeError, answer
+from exporters.encoding import encode
 from exporters.forms import BadFormError, form_of
 from exporters.statuses import failure
 from router_contract.canary_results import Decision, Verdict
@@ -142,4 +142,4 @@ def _no_such(key: DeploymentKey, component: str = "") -> web.Response:
 
 def _json(body: dict[str, Any], status: int = 200) -> web.Response:
     headers = {"Cache-Control": "no-store"}
-    return web.Response(status=status, body=orjson.dumps(body), content_type="application/json", headers=headers)
+    return web.Response(status=status, body=encode(body), content_type="application/json", headers=headers)

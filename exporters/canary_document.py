@@ -38,6 +38,10 @@ def canary_document(view: CanaryView) -> dict[str, Any]:
         "sampleAgeSeconds": _rounded(view.sample_age),
         "lookAgeSeconds": None if view.looked is None else _rounded(view.now.mono - view.looked.mono),
         "stallsAt": None if view.stalls_at is None else rfc3339(view.stalls_at),
+        "traffic": {
+            "canaryShare": None if view.share is None else round(view.share, 4),
+            "programmedWeight": None if status is None else status.observed_weight,
+        },
         "warnings": list(view.warnings),
         "problems": list(view.problems),
     }

@@ -105,6 +105,17 @@ def _phase(view: CanaryView) -> Numbers:
     yield (*_labels(view), phase), 1.0
 
 
+def _share(view: CanaryView) -> Numbers:
+    if view.share is not None and not view.look_stale:
+        yield _labels(view), view.share
+
+
+def _weight(view: CanaryView) -> Numbers:
+    """A share, as the measured one; no series where nobody says."""
+    if view.status is not None and view.status.observed_weight is not None:
+        yield _labels(view), view.status.observed_weight / 100
+
+
 def _of_status(number: Callable[[CanaryStatus], float | None]) -> Callable[[CanaryView], Numbers]:
     def numbers(view: CanaryView) -> Numbers:
         found = number(view.status) if view.status is not None else None
@@ -134,6 +145,8 @@ _ALL: Final = (
     _family("failure_limit", "Failed samples that end this step.", _of_status(lambda status: status.failure_limit)),
     _family("last_conclusive_timestamp_seconds", "When the last conclusive sample was completed.", _of_status(lambda status: status.last_conclusive)),
     _family("phase", "1 at where the run is: Analysing, Waiting, Advancing, Completed, RolledBack, Parked.", _phase, (*LABELS, "phase")),
+    _family("request_share", "The canary's share of all requests since the step began, as measured.", _share),
+    _family("traffic_weight", "The share of traffic that the controller programmed for the canary.", _weight),
     _family("metric_value", "The number measured on each side, whatever the verdict; absent while stale.", _by_side(_estimate, lambda result: result.stable_estimate), (*_METRIC, "side")),
     _family("metric_samples", "Requests or observations that a metric has seen on each side.", _by_side(lambda result: result.samples, lambda result: result.stable_samples), (*_METRIC, "side")),
     _family("metric_verdict", "1 at the verdict of a metric in the last sample; absent while stale.", _metric_verdicts, (*_METRIC, "verdict")),

@@ -18,7 +18,7 @@ LOOK_SECONDS: Final = 30.0
 
 
 class CanaryView(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one analysis at ``now``.
+    """What is known of one analysis at ``now``. ``share`` is the canary's part of all requests since the step began.
 
     ``status`` is ``None`` before the first look; ``looked`` is when the last one was stored, ``sampled_at`` (wall
     seconds) when the last counted sample was completed. ``interval`` and ``deadline`` (seconds) are of the current step,
@@ -34,6 +34,7 @@ class CanaryView(msgspec.Struct, frozen=True, kw_only=True):
     interval: float | None = None
     deadline: float = 0.0
     stalls_at: float | None = None
+    share: float | None = None
     warnings: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     tallies: tuple[tuple[str, str, int], ...] = ()

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from observer.app.canary_keeping import ABSENT, Keeper, KeepError
-from observer.app.canary_native import NativeSource, Sides
+from observer.app.canary_native import NativeSource
 from observer.app.canary_queries import QuerySource, SecretReader
+from observer.app.canary_sides import Kept, Sides
 from observer.clock import Clock
 from observer.judge.canary.clocks import due_in, stalls_at
 from observer.judge.canary.condition import worst
@@ -46,6 +47,7 @@ class _Canary:
         self.loaded = False
         self.state: CanaryState | None = None
         self.gathering: Gathering | None = None
+        self.before: dict[str, Kept] = {}
         self.taken: float | None = None
         self.sampling = False
         self.lock = asyncio.Lock()
@@ -198,6 +200,7 @@ class Canaries:
         if counted:
             canary.tallies[str(outcome.decision), str(outcome.reason)] += 1
         if canary.gathering is None or canary.gathering.plan != outcome.state.plan:
+            self._keep(canary, sides, outcome, now)
             canary.gathering = Gathering(outcome.state.plan, now.wall)
         elif counted:
             canary.gathering.sampled(
@@ -205,6 +208,13 @@ class Canaries:
             )
         if canary.analysis is not None:
             self._native.look(sides, canary.analysis, canary.gathering, now)
+
+    def _keep(self, canary: _Canary, sides: Sides, outcome: Outcome, now: Instant) -> None:
+        """What stable counted in the step that was left is where the next begins."""
+        steps = canary.definition.steps
+        gate = steps[outcome.step].analysis if outcome.step < len(steps) else None
+        if canary.gathering is not None and gate is not None:
+            canary.before |= self._native.keep(sides, gate, canary.gathering, now)
 
     async def _stored(self, canary: _Canary, state: CanaryState, status: CanaryStatus) -> bool:
         """Whether a state is kept, or need not be; False when somebody else stored one in between."""
@@ -244,7 +254,7 @@ class Canaries:
         if gathering is not None and gathering.plan == state.plan:
             sides = self._native.sides(definition)
             self._native.look(sides, analysis, gathering, now)
-            seen += self._native.observe(sides, analysis, gathering, now)
+            seen += self._native.observe(sides, analysis, gathering, now, canary.before)
         return Sample(
             id=state.counted + 1,
             step=state.step,
@@ -280,6 +290,7 @@ class Canaries:
             interval=None if analysis is None else analysis.interval,
             deadline=0.0 if analysis is None else analysis.deadline,
             stalls_at=stalls_at(canary.definition, state) if gated and state is not None else None,
+            share=None if canary.gathering is None else self._native.share(canary.gathering, self._clock.now()),
             warnings=() if outcome is None else outcome.warnings,
             problems=(*canary.problems, *((canary.trouble,) if canary.trouble else ())),
             tallies=tuple((decision, reason, count) for (decision, reason), count in sorted(canary.tallies.items())),

@@ -7,73 +7,39 @@ of the two it was stands in each observation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import Final
 
 import msgspec
 
-from observer.fleet import Record
-from observer.judge.canary.attribution import PodFact, attribute
+from observer.app.canary_sides import ROUTER, Kept, Sides, Way, authority, plain
+from observer.fleet import Record, sources
 from observer.judge.canary.warmup import warm_from
 from observer.measure.canary_cells import Counted, Gathering, Number, Part, by_label
 from observer.store import Store
 from router_contract.canary import Analysis, CanaryAnalysis, MeasuredBy, NativeKind, NativeMetric
-from router_contract.canary_inputs import Baseline, Mix, NativeObservation
+from router_contract.canary_inputs import Baseline, BaselineKind, CountWindow, Mix, NativeObservation
 from router_contract.readings import Histogram, Instant
 from router_contract.signals import SIGNALS
-from router_contract.targets import Component, Deployment, DeploymentKey, Member, Ready, RoleKind, TargetKey
+from router_contract.targets import Component, DeploymentKey, Member, Ready, TargetKey
 from router_contract.vocabulary import Absence, Term
 
-ROUTER: Final = "router"
 _WORKER: Final = "worker"
 _ENDED: Final = "requests-finished"
+_REQUESTS: Final = NativeMetric(kind=NativeKind.RATE, signal=_ENDED, measured_by=MeasuredBy.ENGINE)
+_ABORTS: Final = NativeMetric(
+    kind=NativeKind.RATE, signal=_ENDED, where=(("reason", "abort"),), measured_by=MeasuredBy.ENGINE
+)
+REQUESTS: Final = "\0requests"
+_ABORTED: Final = "\0aborted"
+_COUNTS: Final = {REQUESTS: _REQUESTS, _ABORTED: _ABORTS}
+"""What is counted of every Pod beside the metrics, whether it is warm or not: its share of the requests, and aborts."""
 _HITS: Final = NativeMetric(kind=NativeKind.RATIO, signal="prefix-cache-hits", total="prefix-cache-queries")
 _PROMPTS: Final = NativeMetric(kind=NativeKind.MEAN, signal="request-prompt-tokens")
 _MIX: Final = {"\0hit rate": _HITS, "\0prompt length": _PROMPTS}
 """What says whether the two revisions were asked alike; no metric is named so."""
 
 
-class Way(msgspec.Struct, frozen=True, kw_only=True):
-    """How a metric is measured: by whom, by which signals; ``unavailable`` says why it cannot be."""
-
-    by: MeasuredBy
-    signal: str
-    total: str | None = None
-    unavailable: str = ""
-
-
-class Sides:
-    """The Pods of an analysis's component at one moment, by revision."""
-
-    def __init__(self, definition: CanaryAnalysis, deployment: Deployment | None) -> None:
-        self.definition = definition
-        self.deployment = deployment
-        found = [] if deployment is None else list(_members(deployment, definition.component))
-        self.members = {member.name: member for member in found}
-        facts = [
-            PodFact(uid=each.uid, name=each.name, revision=each.revision, leads=each.serves)
-            for each in found
-            if not each.ancillary
-        ]
-        told = attribute(facts, definition.canary, definition.stable, None)
-        self.canary, self.stable = told.canary, told.stable
-        self.unattributed = tuple(name for name, _ in told.unattributed)
-
-    @cached_property
-    def restarted_at(self) -> float | None:
-        """The newest start of a canary Pod that a platform told."""
-        times = [self.members[name].started_at for name in self.canary]
-        return max((time for time in times if time is not None), default=None)
-
-    @cached_property
-    def mixed_pairing(self) -> bool:
-        """Whether prefill and decode both run both revisions, so that one request may cross them."""
-        pair = {RoleKind.PREFILL, RoleKind.DECODE}
-        roles = [] if self.deployment is None else [role for role in self.deployment.roles if role.kind in pair]
-        both = {self.definition.canary, self.definition.stable}
-        return {role.kind for role in roles} == pair and all(
-            both <= {member.revision for member in role.members()} for role in roles
-        )
+NOTHING_KEPT: Final[Mapping[str, Kept]] = {}
 
 
 class NativeSource:
@@ -91,9 +57,7 @@ class NativeSource:
     def look(self, sides: Sides, analysis: Analysis, gathering: Gathering, now: Instant) -> None:
         """Count what every Pod's reads grew by since the last look."""
         gathering.tick(now.wall)
-        metrics = _native(analysis)
-        if not metrics:
-            return
+        metrics = _native(analysis) | _COUNTS
         warm = {name: self._warm(sides, name, analysis, gathering) for name in (*sides.canary, *sides.stable)}
         for what, measure in metrics.items():
             way = self._way(sides, measure)
@@ -107,13 +71,20 @@ class NativeSource:
                     new = read is not None and read.wall >= gathering.opened
                     known = own and new and start is not None and start >= gathering.opened
                     life = record.target.key
-                    gathering.add(part, life, pod, counted, counts=warm[pod], from_zero=known)
+                    gathering.add(part, life, pod, counted, counts=what in _COUNTS or warm[pod], from_zero=known)
                     if record.chain.resets > gathering.resets.setdefault((part, life), record.chain.resets):
                         gathering.resets[part, life] = record.chain.resets
                         gathering.restarted(part)
 
-    def observe(self, sides: Sides, analysis: Analysis, gathering: Gathering, now: Instant) -> list[NativeObservation]:
-        """What each native metric of a sample saw, up to the last look."""
+    def observe(
+        self,
+        sides: Sides,
+        analysis: Analysis,
+        gathering: Gathering,
+        now: Instant,
+        kept: Mapping[str, Kept] = NOTHING_KEPT,
+    ) -> list[NativeObservation]:
+        """What each native metric of a sample saw, up to the last look. ``kept`` is of the step before, by metric."""
         found = []
         for what, measure in _native(analysis).items():
             if what in _MIX:
@@ -122,17 +93,17 @@ class NativeSource:
             mine, theirs = Part(what=what, canary=True), Part(what=what, canary=False)
             expected = [name for name in sides.canary if not sides.members[name].terminating]
             missing = () if way.unavailable else self._missing(sides, way, expected, now)
-            baseline = None
-            if sides.stable:
-                window = gathering.whole(theirs, now.wall)
-                baseline = Baseline(window=window, mix=self._mix(gathering, now, canary=False))
+            before = kept.get(what)
+            if before is not None and (before.measure, before.stable) != (measure, sides.definition.stable):
+                before = None
             found.append(
                 NativeObservation(
                     metric=what,
                     measured_by=way.by,
-                    since_step=gathering.whole(mine, now.wall),
+                    since_step=self._aborted(gathering, gathering.whole(mine, now.wall)),
                     recent=gathering.recent(mine, now.wall),
-                    stable=baseline,
+                    stable=self._baseline(sides, gathering, theirs, before, now),
+                    incomparable=self._incomparable(sides, measure, way),
                     mix=self._mix(gathering, now, canary=True),
                     expected=len(expected),
                     missing=missing,
@@ -147,6 +118,57 @@ class NativeSource:
                 )
             )
         return found
+
+    def _baseline(
+        self, sides: Sides, gathering: Gathering, part: Part, before: Kept | None, now: Instant
+    ) -> Baseline | None:
+        """Stable's side: its Pods now; where none are left what it counted in the step before, else earlier in this one."""
+        window, mix = gathering.whole(part, now.wall), self._mix(gathering, now, canary=False)
+        if sides.stable:
+            return Baseline(window=window, before=None if before is None else before.window, mix=mix)
+        if before is not None and before.window.cells:
+            return Baseline(window=before.window, kind=BaselineKind.FROZEN, mix=before.mix)
+        return Baseline(window=window, kind=BaselineKind.FROZEN, mix=mix) if window.cells else None
+
+    def keep(self, sides: Sides, analysis: Analysis, gathering: Gathering, now: Instant) -> dict[str, Kept]:
+        """What stable counted in a step that ends now, by metric."""
+        mix, found = self._mix(gathering, now, canary=False), {}
+        for what, measure in _native(analysis).items():
+            window = gathering.whole(Part(what=what, canary=False), now.wall)
+            if what not in _MIX and window.cells:
+                found[what] = Kept(measure=measure, stable=sides.definition.stable, window=window, mix=mix)
+        return found
+
+    def _aborted(self, gathering: Gathering, window: CountWindow) -> CountWindow:
+        """The window with the requests that clients gave up meanwhile, told apart."""
+        cells = gathering.whole(Part(what=_ABORTED, canary=True), window.end).cells
+        return msgspec.structs.replace(window, aborted=sum(cell.events for cell in cells))
+
+    def share(self, gathering: Gathering, now: Instant) -> float | None:
+        """The canary's share of all requests that were finished since the step began; ``None`` without any."""
+        sides = [
+            sum(cell.events for cell in gathering.whole(Part(what=REQUESTS, canary=canary), now.wall).cells)
+            for canary in (True, False)
+        ]
+        return sides[0] / sum(sides) if sum(sides) else None
+
+    def _incomparable(self, sides: Sides, measure: NativeMetric, way: Way) -> str:
+        """Why a latency says nothing about the build: the engines of the two revisions measure another thing by its name."""
+        if measure.relative is None or way.by is MeasuredBy.ROUTER or way.unavailable:
+            return ""
+        told = []
+        for names in (sides.canary, sides.stable):
+            records = [record for name in names for record in self._records(sides, way.by, name)]
+            told.append(
+                {
+                    f"{record.target.software}'s {sources(record.vocabulary, record.version).get(way.signal, 'nothing')}"
+                    for record in records
+                    if record.vocabulary is not None
+                }
+            )
+        if not all(told) or told[0] == told[1]:
+            return ""
+        return f"canary and stable measure {way.signal} otherwise: {', '.join(sorted(told[0]))} and {', '.join(sorted(told[1]))}"
 
     def _mix(self, gathering: Gathering, now: Instant, *, canary: bool) -> Mix:
         hits, prompts = (gathering.whole(Part(what=what, canary=canary), now.wall).cells for what in _MIX)
@@ -187,13 +209,13 @@ class NativeSource:
                         found = _read(record, measure, way, "")
                         yield record, name, found.get("", Counted())
             return
-        workers = {_authority(sides.members[name]): name for name in names}
+        workers = {authority(sides.members[name]): name for name in names}
         some = next(iter(workers.values()), None)
         for record in self._records(sides, way.by, some) if some is not None else ():
             if record.chain.totals is None:
                 continue
             for worker, counted in _read(record, measure, way, _WORKER).items():
-                name = workers.get(_plain(worker), "")
+                name = workers.get(plain(worker), "")
                 if name:
                     yield record, name, counted
 
@@ -301,14 +323,6 @@ def _native(analysis: Analysis) -> dict[str, NativeMetric]:
     return found | _MIX if any(each.relative is not None for each in found.values()) else found
 
 
-def _members(deployment: Deployment, component: str) -> Iterable[Member]:
-    if component == ROUTER:
-        yield from deployment.router.members if deployment.router is not None else ()
-        return
-    for role in deployment.roles:
-        yield from role.members()
-
-
 def _terms(record: Record, signal: str) -> Iterable[Term]:
     return (term for term in record.vocabulary.terms if term.signal == signal) if record.vocabulary is not None else ()
 
@@ -334,14 +348,3 @@ def _ended(record: Record) -> float:
     """Requests that a program has finished, as far as its reads tell."""
     value = by_label(record.chain.totals, _ENDED).get("") if record.chain.totals is not None else None
     return value if isinstance(value, float) else 0.0
-
-
-def _authority(member: Member) -> str:
-    return member.api.authority if member.api is not None else ""
-
-
-def _plain(worker: str) -> str:
-    """The ``host:port`` of a worker's address, without scheme, rank and path."""
-    return (
-        worker.partition("://")[2].partition("/")[0].partition("@")[0] if "://" in worker else worker.partition("@")[0]
-    )

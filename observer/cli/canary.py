@@ -82,6 +82,7 @@ def _summary(answer: dict[str, Any], status: dict[str, Any]) -> Table:
         "STABLE": spec["stable"]["revision"],
         "CANARY": spec["canary"]["revision"],
         "STEP": f"{min(status.get('currentStep', 0) + 1, spec['steps'])}/{spec['steps']}",
+        "TRAFFIC": _traffic(answer.get("traffic", {})),
         "VERDICT": _UNKNOWN if answer["stale"] or "verdict" not in status else status["verdict"],
         "DECISION": status.get("decision", _UNKNOWN),
         "FAILED": f"{status.get('analysisFailedChecks', 0)}/{status.get('failureLimit', '-')}",
@@ -92,6 +93,13 @@ def _summary(answer: dict[str, Any], status: dict[str, Any]) -> Table:
         table.add_column(name)
     table.add_row(*cells.values())
     return table
+
+
+def _traffic(told: dict[str, Any]) -> str:
+    """The canary's share of the requests as measured, beside the weight that its controller programmed."""
+    share, weight = told.get("canaryShare"), told.get("programmedWeight")
+    measured = _UNKNOWN if share is None else f"{share:.1%}"
+    return measured if weight is None else f"{measured} (weight {weight}%)"
 
 
 def metrics_table(results: list[dict[str, Any]], *, wide: bool) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
 import pytest
 
 from observer.app.canary_native import NativeSource
@@ -22,7 +23,7 @@ from router_contract.canary import (
     TargetRef,
     WarmUp,
 )
-from router_contract.canary_inputs import NativeObservation
+from router_contract.canary_inputs import BaselineKind, NativeObservation
 from router_contract.targets import Deployment, Ready, Replica, Role, RoleKind
 from tests.fleets import KEY, WALL, at, body, deployment, member, routed, store, take
 
@@ -272,6 +273,76 @@ def test_a_router_canary_counts_its_own_pods() -> None:
     made.take("new", outcomes(a_success=9), 6.0)
     seen = made.look(6.0)
     assert (events(seen), seen.expected, seen.measured_by) == ((4, 1), 1, MeasuredBy.ROUTER)
+
+
+def test_a_stable_side_that_is_gone_is_kept_from_the_step_before() -> None:
+    """Edge 12: at the last step stable may have no Pods."""
+    told = definition(NativeMetric(**(_fields(TTFT) | {"relative": Relative()})))
+    made = Watching(two(), told)
+    gate = told.steps[0].analysis
+    assert gate is not None
+    for name in ("a", "b"):
+        made.take(name, body(), 1.0)
+    made.look(1.0)
+    for name in ("a", "b"):
+        made.take(name, body(counts=(11.0, 22.0, 33.0)), 6.0)
+    first = made.look(6.0)
+    kept = made.native.keep(made.native.sides(told), gate, made.step, at(6.0))
+    assert first.stable is not None
+    assert first.stable.before is None
+    alone = deployment(members=(member("b", 8001, revision="2"),))
+    made.store.set_deployments((alone,), at(7.0))
+    sides, step = made.native.sides(told), Gathering("p2", WALL + 7.0)
+    (without,) = made.native.observe(sides, gate, step, at(8.0))
+    assert without.stable is None
+    (seen,) = made.native.observe(sides, gate, step, at(8.0), kept)
+    assert seen.stable is not None
+    assert (seen.stable.kind, seen.stable.window) == (BaselineKind.FROZEN, first.stable.window)
+    made.store.set_deployments((two(),), at(9.0))
+    (again,) = made.native.observe(made.native.sides(told), gate, step, at(9.0), kept)
+    assert again.stable is not None
+    assert (again.stable.kind, again.stable.before) == (BaselineKind.LIVE, first.stable.window)
+    other = {"m": msgspec.structs.replace(kept["m"], stable="0")}
+    (refused,) = made.native.observe(sides, gate, step, at(9.0), other)
+    assert refused.stable is None, "another stable revision's window is no baseline"
+
+
+def test_programs_that_measure_otherwise_are_incomparable() -> None:
+    """Report 50: one name, two meanings. The router measures both with one code and stays comparable."""
+    measure = NativeMetric(**(_fields(TTFT) | {"relative": Relative()}))
+    plain = two()
+    (role,) = plain.roles
+    (first, second) = role.replicas
+    mixed = (
+        Role(name="old", engine="vllm", replicas=(first,)),
+        Role(name="new", engine="sglang", replicas=(second,)),
+    )
+    of = Deployment(key=plain.key, uid=plain.uid, roles=mixed)
+    assert Watching(plain, definition(measure)).look(1.0).incomparable == ""
+    told = Watching(of, definition(measure)).look(1.0).incomparable
+    assert "sglang's" in told
+    assert "vllm's" in told
+    assert Watching(of, definition(TTFT)).look(1.0).incomparable == "", "nothing is compared"
+
+
+def test_the_share_of_the_requests_is_counted_whether_warm_or_not_and_aborts_are_told_apart() -> None:
+    made = Watching(two(), definition(TTFT, warm_up=WarmUp(seconds=1000.0)))
+
+    def read(done: int, aborted: int) -> str:
+        rows = {"stop": done, "abort": aborted}
+        lines = (f'vllm:request_success_total{{engine="0",finished_reason="{name}"}} {n}\n' for name, n in rows.items())
+        return "# TYPE vllm:request_success counter\n" + "".join(lines)
+
+    for name in ("a", "b"):
+        made.take(name, read(0, 0).encode(), 1.0)
+    made.look(1.0)
+    assert made.native.share(made.step, at(1.0)) is None
+    made.take("a", read(90, 0).encode(), 6.0)
+    made.take("b", read(6, 4).encode(), 6.0)
+    seen = made.look(6.0)
+    assert made.native.share(made.step, at(6.0)) == 0.1
+    assert seen.since_step.aborted == 4
+    assert seen.warming == ("b",)
 
 
 def test_no_deployment_has_no_pods() -> None:

@@ -149,3 +149,19 @@ async def test_a_source_that_goes_away_holds_and_then_stalls_without_a_failed_ch
         assert (outcome.decision, outcome.reason) == (Decision.HOLD, R.SOURCE_UNREACHABLE)
     outcome = canary.sample(asked(gone))
     assert (outcome.decision, outcome.reason, outcome.state.failed_checks) == (Decision.FAILED, R.ANALYSIS_STALLED, 1)
+
+
+@pytest.mark.parametrize("how", ["a name that does not resolve", "a certificate nobody trusts"])
+async def test_a_source_that_cannot_be_reached(client: PromqlClient, tmp_path: Path, how: str) -> None:
+    canary = Canary(definition(analysis(promql())))
+    authority = Authority(tmp_path)
+    context = authority.server(authority.issue("prom", names=("127.0.0.1",)))
+    async with serving(posted(reply(vector("0"))), tls=context) as server:
+        address = Address(scheme="https", host="127.0.0.1", port=server.port, path="/api/v1/query")
+        if how.startswith("a name"):
+            address = Address(host="prometheus.invalid", port=9090, path="/api/v1/query")
+        (seen,) = await client.sample(Bound(address=address), [Query(text="up")], 5.0, 60.0)
+    assert isinstance(seen, QueryTrouble)
+    assert (seen.reason, seen.permanent) == (R.SOURCE_UNREACHABLE, False)
+    outcome = canary.sample(asked(seen))
+    assert (outcome.verdict, outcome.decision, outcome.state.failed_checks) == (U, Decision.HOLD, 0)
