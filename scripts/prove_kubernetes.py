@@ -35,6 +35,7 @@ def observing() -> list[Proof]:
         ),
         pytest("a restart forgets nothing", OBSERVING, "-k", "restart", env=CI),
         pytest("an observation goes with its object", OBSERVING, "-k", "goes_with_its_object", env=CI),
+        pytest("a deployment changes hands and keeps its past", "tests/cluster/test_ownership.py", env=CI),
         pytest("ready needs the cluster and not the engines", OBSERVING, "-k", "ready_needs", env=CI),
         pytest("writing status: every trap of server-side apply", WRITING, "tests/kube/test_writing.py", env=CI),
         pytest("informers on a real API server and on a hostile one", READING, "tests/kube/test_informer.py", env=CI),
