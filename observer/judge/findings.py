@@ -33,6 +33,7 @@ def findings(
         *(_of_group(inputs, group, now) for group in groups if group.verdict.state in _GROUPS),
         *(_of_member(item) for group in groups for item in group.standings if _told(group, item)),
         *_of_routers(inputs),
+        *_of_operator(inputs, frozenset(item.type for item in conditions), now),
     ]
 
 
@@ -71,6 +72,33 @@ def _of_condition(inputs: DeploymentInputs, item: Condition, now: Instant) -> Fi
     if own is None or item.status is Status.TRUE:
         return found
     return msgspec.structs.replace(found, advice=own.course, whose=own.whose, hint=own.hint)
+
+
+def _of_operator(inputs: DeploymentInputs, ours: frozenset[str], now: Instant) -> Iterator[Finding]:
+    """Conditions of the operator's own that its platform declares an order or advice for, in its words.
+
+    Others are shown beside, never judged: what their False means nobody told us.
+    """
+    facts = inputs.facts
+    operator = facts.operator
+    if operator is None or isinstance(operator, Unset):
+        return
+    known = {*facts.ordered, *(row.condition for row in facts.reasons)} - ours
+    for item in operator.conditions:
+        if item.type not in known:
+            continue
+        row = next((row for row in facts.reasons if (row.condition, row.reason) == (item.type, item.reason)), None)
+        good = item.status == Status.TRUE.value
+        yield Finding(
+            type=item.type,
+            status=item.status,
+            reason=item.reason,
+            message=f"{item.message} (as the operator says)".strip(),
+            advice="" if row is None or good else row.course,
+            whose="" if row is None else row.whose,
+            hint="" if row is None else row.hint,
+            age_seconds=None if item.last_transition is None else max(0.0, now.wall - item.last_transition),
+        )
 
 
 _GROUPS = LEAVING | {GroupState.INCOMPLETE}

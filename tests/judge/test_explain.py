@@ -6,7 +6,13 @@ import msgspec
 import pytest
 
 from router_contract.judging import MembershipProof, ProofMember, TargetFreshness
-from router_contract.platform_facts import OperatorCondition, OperatorStatus, RouterObjectsFact, WorkloadFact
+from router_contract.platform_facts import (
+    OperatorCondition,
+    OperatorStatus,
+    ReasonFact,
+    RouterObjectsFact,
+    WorkloadFact,
+)
 from router_contract.readings import FailureKind
 from router_contract.status import Retirement
 from router_contract.targets import Address, Member, Ready
@@ -326,3 +332,47 @@ def test_one_that_may_load_again_is_waited_for_before_somebody_must_act():
     act = run(inputs(target, facts=STATIC, members=(late,)), kept()).explanation
     assert "for longer than a load may take (1800 s)" in act.sentences[1]
     assert act.sentences[2].startswith("Somebody must act")
+
+
+SCALING = ReasonFact(
+    condition="ScalingHealthy",
+    reason="ScaleUpBlocked",
+    course="WaitThenAct",
+    whose="administrator",
+    hint="free devices",
+)
+SAID = (
+    OperatorCondition(
+        type="Placed", status="False", reason="NoPlace", message="no device", last_transition=NOW.wall - 60
+    ),
+    OperatorCondition(type="ScalingHealthy", status="False", reason="ScaleUpBlocked"),
+    OperatorCondition(type="Unheard", status="False", reason="Whatever"),
+)
+
+
+@pytest.mark.parametrize(
+    ("ordered", "reasons", "told"),
+    [
+        pytest.param((), (), [], id="nobody told us what they mean"),
+        pytest.param(("Placed",), (), [("Placed", "NoPlace", "", "")], id="the platform's order names it"),
+        pytest.param(
+            (),
+            (SCALING,),
+            [("ScalingHealthy", "ScaleUpBlocked", "WaitThenAct", "free devices")],
+            id="the platform's advice names it",
+        ),
+    ],
+)
+def test_an_operators_own_conditions_are_told_where_its_platform_says_what_they_mean(ordered, reasons, told):
+    own = facts(ordered=ordered, reasons=reasons, operator=OperatorStatus(read_at=NOW.wall, conditions=SAID))
+    explanation = run(inputs(facts=own)).explanation
+    found = [item for item in (explanation.main, *explanation.others) if item is not None]
+    names = {item.type for item in SAID}
+    assert [(item.type, item.reason, item.advice, item.hint) for item in found if item.type in names] == told
+
+
+def test_a_platforms_own_advice_goes_before_ours():
+    advice = ReasonFact(condition="QuotaReserved", reason="Pending", course="Act", whose="you", hint="ask for more")
+    own = facts(workloads=(WorkloadFact(role="serve"),), reasons=(advice,))
+    found = run(inputs(ONE_DOWN, facts=own, members=())).explanation.main
+    assert (found.type, found.advice, found.whose, found.hint) == ("QuotaReserved", "Act", "you", "ask for more")
