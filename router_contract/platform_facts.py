@@ -151,7 +151,10 @@ class RouterContract(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ReasonFact(msgspec.Struct, frozen=True, kw_only=True):
-    """What a platform's own document advises for one reason. ``course`` is a word of `Finding.advice`."""
+    """What a platform's own document advises for one reason. ``course`` is a word of `Finding.advice`.
+
+    An empty ``condition`` means any.
+    """
 
     condition: str
     reason: str

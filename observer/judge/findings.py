@@ -11,7 +11,7 @@ from observer.judge.groups import JudgedGroup
 from observer.judge.qualification import group_name
 from observer.judge.standing import MemberStanding, Standing
 from router_contract.judging import DeploymentInputs
-from router_contract.platform_facts import Unset
+from router_contract.platform_facts import ReasonFact, Unset
 from router_contract.readings import FailureKind, Instant
 from router_contract.router_views import RouterView, ViewFailed
 from router_contract.status import Finding, GroupState
@@ -68,10 +68,16 @@ def _of_condition(inputs: DeploymentInputs, item: Condition, now: Instant) -> Fi
     said = " (as the operator says)" if item.provenance is Provenance.MIRRORED else ""
     seconds = None if item.reason_since is None else max(0.0, now.wall - item.reason_since)
     found = _finding(item.type, "", item.status.value, item.reason, item.message + said, seconds, item.evidence)
-    own = next((row for row in inputs.facts.reasons if (row.condition, row.reason) == (item.type, item.reason)), None)
+    own = _platforms_own(inputs.facts.reasons, item.type, item.reason)
     if own is None or item.status is Status.TRUE:
         return found
     return msgspec.structs.replace(found, advice=own.course, whose=own.whose, hint=own.hint)
+
+
+def _platforms_own(reasons: Sequence[ReasonFact], kind: str, reason: str) -> ReasonFact | None:
+    """A platform's advice for a reason: the row of this condition, else one that names no condition."""
+    rows = {row.condition: row for row in reasons if row.reason == reason}
+    return rows.get(kind) or rows.get("")
 
 
 def _of_operator(inputs: DeploymentInputs, ours: frozenset[str], now: Instant) -> Iterator[Finding]:
@@ -87,7 +93,7 @@ def _of_operator(inputs: DeploymentInputs, ours: frozenset[str], now: Instant) -
     for item in operator.conditions:
         if item.type not in known:
             continue
-        row = next((row for row in facts.reasons if (row.condition, row.reason) == (item.type, item.reason)), None)
+        row = _platforms_own(facts.reasons, item.type, item.reason)
         good = item.status == Status.TRUE.value
         yield Finding(
             type=item.type,

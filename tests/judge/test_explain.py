@@ -356,6 +356,12 @@ SAID = (
         pytest.param((), (), [], id="nobody told us what they mean"),
         pytest.param(("Placed",), (), [("Placed", "NoPlace", "", "")], id="the platform's order names it"),
         pytest.param(
+            ("Placed",),
+            (ReasonFact(condition="", reason="NoPlace", course="ClearsByItself", whose="x", hint="wait"),),
+            [("Placed", "NoPlace", "ClearsByItself", "wait")],
+            id="advice for a reason of any condition",
+        ),
+        pytest.param(
             (),
             (SCALING,),
             [("ScalingHealthy", "ScaleUpBlocked", "WaitThenAct", "free devices")],

@@ -85,7 +85,7 @@ class Course(StrEnum):
 class ReasonRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What to do about one reason of the operator."""
 
-    condition: Annotated[str, Meta(description="Condition type.")]
+    condition: Annotated[str, Meta(description="Condition type; empty: whichever carries the reason.")] = ""
     reason: Annotated[str, Meta(description="Reason.")]
     course: Annotated[Course, Meta(description="Whether waiting helps.")]
     whose: Annotated[str, Meta(description="Who can do something about it.")]
