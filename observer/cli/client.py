@@ -64,6 +64,8 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
             slow.cancel()
 
     async def _ask(self, path: str, query: dict[str, str]) -> Any:
+        if not self.server.startswith(("http://", "https://")):
+            raise CommandFailed(f"--server is {self.server!r}; want an address like {DEFAULT_SERVER}", Exit.USAGE)
         timeout = aiohttp.ClientTimeout(total=self.seconds)
         headers = {"Accept": "application/json", **self._authorization()}
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from router_contract import catalog
 from router_contract.targets import Address, Component, DeploymentKey, KvEventSource, Target, TargetKey, Tls
 
 _FILES = click.Path(path_type=Path)
+_ENDPOINT = re.compile(r"tcp://[^/\s]+:[0-9]{1,5}")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -75,6 +77,9 @@ def _from_here(target: str | None, config: tuple[Path, ...], step: float, told: 
     if target is None:
         with explained():
             return run_doctor_files(config, step)
+    for endpoint in told["kv"]:
+        if not _ENDPOINT.fullmatch(endpoint):
+            raise CommandFailed(f"--kv-events is {endpoint!r}; want tcp://HOST:PORT", Exit.USAGE)
     sources = tuple(KvEventSource(endpoint=endpoint) for endpoint in told["kv"])
     return run_doctor([Subject(target=_target(target, told), kv=sources)], step)
 

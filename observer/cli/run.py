@@ -23,7 +23,7 @@ from observer.cli.replayed import chosen, pictures
 from observer.collect.recording import RecordingError
 from observer.persist import StateError
 from observer.settings import SettingsError, load_files
-from observer.yamldoc.faults import Fault
+from observer.yamldoc.faults import Fault, did_you_mean
 
 _FILES = click.Path(path_type=Path)
 _CONFIG = click.option("--config", "-c", "config", type=_FILES, multiple=True, required=True, metavar="FILE", help="A settings or fleet file, or a folder of them; may be repeated.")  # fmt: skip
@@ -39,7 +39,11 @@ _LISTEN = click.option("--listen", metavar="HOST:PORT", help="Where to answer; p
 def demo(scenario: str | None, once: bool, duration: float | None, listen: str | None) -> None:
     """Start a simulated fleet on loopback and the observer on it, and show a live table."""
     from observer.app import run_demo  # noqa: PLC0415 - the application is loaded only where it runs
+    from observer.simulate.scenarios import SCENARIOS  # noqa: PLC0415 - loaded only where it runs
 
+    if scenario is not None and scenario not in SCENARIOS:
+        hint = did_you_mean(scenario, SCENARIOS)
+        raise click.UsageError(f"--scenario is {scenario!r}; want one of {', '.join(SCENARIOS)}. {hint}".rstrip())
     with explained():
         run_demo(scenario=scenario, once=once, duration=duration, listen=listen)
 

@@ -16,11 +16,12 @@ from rich.text import Text
 
 from exporters import tables
 from observer.cli.client import DEFAULT_SERVER, Asks, Client, Finder
-from observer.cli.exits import EPILOG, CommandFailed
+from observer.cli.exits import EPILOG, CommandFailed, Exit
 from observer.cli.output import Format, grouped, show, tell
 
 P = ParamSpec("P")
 
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _NAMED = re.compile(r"/api/v1/namespaces/([^/]+)/modeldeployments/([^/]+)/")
 PAGE = "1000"
 """How many targets are asked for at once."""
@@ -58,6 +59,7 @@ def asking(*, all_namespaces: bool) -> Callable[[Callable[..., None]], Callable[
         @wraps(verb)
         def wrapped(server: str, token_file: Path | None, timeout: float, namespace: str, output: str, watch: bool, interval: float, **rest: Any) -> None:  # fmt: skip
             everywhere = rest.pop("everywhere", False)
+            _check_names(NAME=rest.get("name"), **{"--namespace": namespace})
             context = click.get_current_context()
             finder: Finder | None = context.obj
             client: Asks
@@ -76,6 +78,13 @@ def asking(*, all_namespaces: bool) -> Callable[[Callable[..., None]], Callable[
         return wrapped
 
     return decorate
+
+
+def _check_names(**names: str | None) -> None:
+    """Names go into paths: what no deployment or namespace can be called is refused here."""
+    for what, name in names.items():
+        if name is not None and not _NAME.fullmatch(name):
+            raise CommandFailed(f"{what} is {name!r}; want a name as `observer get -A` lists it", Exit.USAGE)
 
 
 def _unsaid(context: click.Context, option: str) -> bool:

@@ -90,6 +90,7 @@ BAD = {
     "no such engine": (("doctor", "--target", "h:1", "--engine", "nope"), "unknown engine 'nope'"),
     "a key alone": (("doctor", "--target", "https://h:1", "--key-file", "k"), "--key-file goes with --cert-file"),
     "trust without TLS": (("doctor", "--target", "h:1", "--ca-file", "c"), "--ca-file and --cert-file are for https"),
+    "a KV endpoint that is none": (("doctor", "--target", "h:1", "--kv-events", "h:5557"), "want tcp://HOST:PORT"),
     "again and again": (("doctor", "--target", "h:1", "--watch"), "doctor examines once"),
 }
 

@@ -145,6 +145,22 @@ def test_a_name_that_is_not_there(capsys, verb: tuple[str, ...], part: str) -> N
     assert part in err
 
 
+WORDS = {
+    "a name with a way": (("status", "../x"), "NAME is '../x'; want a name as `observer get -A` lists it"),
+    "an empty name": (("metrics", ""), "NAME is ''; want a name"),
+    "an odd namespace": (("get", "-n", "a/b"), "--namespace is 'a/b'; want a name"),
+    "another scheme": (("get", "--server", "ftp://h"), "--server is 'ftp://h'; want an address like http://"),
+    "no such scenario": (("demo", "--scenario", "engine-han", "--once"), 'Did you mean "engine-hang"?'),
+}
+
+
+@pytest.mark.parametrize(("verb", "part"), WORDS.values(), ids=WORDS)
+def test_words_that_cannot_be(capsys, verb: tuple[str, ...], part: str) -> None:
+    got, out, err = run(capsys, *verb)
+    assert (got, out) == (2, "")
+    assert part in err
+
+
 def test_a_token_that_is_not_accepted(capsys, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("wrong")

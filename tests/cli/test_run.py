@@ -72,8 +72,8 @@ CALLS = {
         ("demo", {"scenario": None, "once": False, "duration": None, "listen": None}),
     ),
     "demo once": (
-        ("demo", "--once", "--scenario", "stall", "--duration", "3", "--listen", "127.0.0.1:0"),
-        ("demo", {"scenario": "stall", "once": True, "duration": 3.0, "listen": "127.0.0.1:0"}),
+        ("demo", "--once", "--scenario", "engine-stall", "--duration", "3", "--listen", "127.0.0.1:0"),
+        ("demo", {"scenario": "engine-stall", "once": True, "duration": 3.0, "listen": "127.0.0.1:0"}),
     ),
     "serve": (
         ("serve", "--config", "a.yaml", "-c", "b.yaml"),
