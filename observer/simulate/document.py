@@ -107,12 +107,13 @@ def _analysis(deployment: SimulatedDeployment) -> dict[str, Any]:
             "where": {"outcome": "failure"},
         },
     }
+    beside = {"name": "errors-beside-stable", "relative": {"margin": 2.0}, "native": errors["native"]}
     latency = {
         "name": "first-token",
         "relative": {"margin": 2.0},
         "native": {"kind": "quantile", "signal": "time-to-first-token", "quantile": 0.9},
     }
-    gate = {"interval": "5s", "failureLimit": 1, "stallTimeout": "10m", "metrics": [errors, latency]}
+    gate = {"interval": "5s", "failureLimit": 1, "stallTimeout": "10m", "metrics": [errors, beside, latency]}
     return {
         "apiVersion": API_VERSION,
         "kind": "CanaryAnalysis",

@@ -228,7 +228,7 @@ SCENARIOS: dict[str, Scenario] = {
         Scenario("retirement", "One replica leaves the routers, drains and ends.", _retirement, needs=_routed),
         Scenario("rollout", "Replicas are replaced one by one by a new revision on new ports.", _rollout),
         Scenario("canary", "One replica is a canary of a new revision, and an analysis judges it.", _canary(0.0), needs=_several),
-        Scenario("canary-errors", "As canary, and the canary answers one call in four with 500.", _canary(0.25), needs=_several),
+        Scenario("canary-errors", "As canary, and the canary answers two calls in five with 500.", _canary(0.4), needs=_several),
         Scenario("worker-replaced-same-ip", "Another process takes an engine's place at the same address.", _replaced),
         *(
             Scenario(fault, f"One engine's KV events: {told}.", kv_effect(fault), needs=publishes)

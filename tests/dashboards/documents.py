@@ -12,10 +12,12 @@ import promql_parser
 from prometheus_client import ProcessCollector
 
 from dashboards import dashboard_names, dashboard_text
+from exporters.canary_families import canary_families
 from exporters.families import FAMILIES
 from exporters.family import FamilyType
 from exporters.kv_families import kv_families
 from exporters.self_metrics import SelfMetrics
+from tests.exporters.canaries import Source as Canaries
 from tests.exporters.test_kv import Source
 
 VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
@@ -88,7 +90,7 @@ def base(series: str) -> str:
 def labels_of_families() -> dict[str, set[str]]:
     """Every family that can be exposed, by the name of its series, with its labels."""
     found: dict[str, set[str]] = {}
-    for family in (*FAMILIES, *kv_families(Source())):
+    for family in (*FAMILIES, *kv_families(Source()), *canary_families(Canaries())):
         found[family.name] = {*family.labels, *({"le"} if family.type is FamilyType.HISTOGRAM else ())}
     tally = SelfMetrics("0", "3")
     ProcessCollector(registry=tally.registry)

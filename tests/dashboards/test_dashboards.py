@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from dashboards.generate import differing
-from dashboards.planned import PLANNED
 from tests.dashboards.documents import PLAIN, Panel, base, documents, fill, labels_of_families, panels, selectors
 
 UIDS = ["observer-canary", "observer-kv", "observer-overview", "observer-roles", "observer-routers", "observer-self"]
@@ -100,17 +99,12 @@ def test_a_panel_says_what_it_shows_in_which_unit_and_what_nothing_means(panel: 
 
 @pytest.mark.parametrize("panel", panels(), ids=lambda panel: panel.name)
 def test_a_panel_names_only_series_and_labels_that_exist(panel: Panel):
-    known = labels_of_families() | {name: set(row.labels) for name, row in PLANNED.items()}
+    known = labels_of_families()
     for query in panel.queries:
         for series, labels in selectors(fill(query, PLAIN)):
             assert base(series) in known, f"{series} is exposed by nothing"
             extra = labels - known[base(series)] - ATTACHED
             assert not extra, f"{series} has no label {', '.join(sorted(extra))}"
-
-
-def test_what_is_planned_does_not_exist_yet():
-    came = sorted(set(PLANNED) & set(labels_of_families()))
-    assert not came, f"exposed now, so take them out of dashboards/planned.py: {', '.join(came)}"
 
 
 def test_a_wrong_name_would_be_seen():
@@ -125,5 +119,5 @@ def test_families_that_no_panel_shows_are_few_and_named(capsys):
     everything = {name for name in labels_of_families() if not name.startswith("process_")}
     unused = sorted(everything - used)
     with capsys.disabled():
-        print(f"\nfigure: {len(everything & used)} of {len(everything)} families on a panel; on none: {', '.join(unused) or '-'}; planned: {len(PLANNED)}")  # fmt: skip
+        print(f"\nfigure: {len(everything & used)} of {len(everything)} families on a panel; on none: {', '.join(unused) or '-'}")  # fmt: skip
     assert len(unused) <= 3
