@@ -178,6 +178,13 @@ OPERATIONS: Final = (
     Operation(
         path="/readyz", summary="Whether answers can be trusted yet.", content=(_PLAIN,), codes=(503,), public=True
     ),
+    Operation(
+        path="/api/v1/bundle",
+        summary="A redacted recording of the next seconds, for whoever helps.",
+        query={"seconds": {"type": "number", "minimum": 0, "maximum": 20}},
+        content=("application/zip", _JSON),
+        codes=_BAD,
+    ),
     Operation(path=OPENAPI_PATH, summary="This document.", wanted=("openapi", "paths")),
 )
 """Every operation. A test compares them with the routes of a running observer."""

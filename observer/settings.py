@@ -11,6 +11,7 @@ from msgspec import Meta
 from ruamel.yaml.nodes import MappingNode, ScalarNode
 
 from exporters.otlp_options import OtlpSettings
+from observer.collect.http_options import HttpSettings
 from observer.collect.limit_options import LimitSettings
 from observer.collect.options import BodyLimits, CanarySettings, KvEventSettings, ScrapeSettings, SecuritySettings
 from observer.discover.canaries import canaries, check_providers
@@ -21,7 +22,7 @@ from observer.kube.options import KubernetesSettings
 from observer.yamldoc.decode import Tracker
 from observer.yamldoc.faults import Fault, did_you_mean, shown
 from observer.yamldoc.nodes import Document, expand, read_bytes, read_documents
-from observer.yamldoc.quantities import Duration, Listen, show_duration, show_size
+from observer.yamldoc.quantities import Duration, show_duration, show_size
 from observer.yamldoc.shape import Row
 from observer.yamldoc.shape import describe as describe_struct
 from router_contract.canary import CanaryAnalysis
@@ -68,21 +69,6 @@ class WindowSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             ge=1.0, le=3600.0, description="A value is Fresh for two periods and a timeout, then Stale until this age."
         ),
     ] = 300.0
-
-
-class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Our own plain listener."""
-
-    listen: Annotated[Listen, Meta(description="Where the page, the API and `/metrics` are served.")] = "127.0.0.1:9480"
-    request_timeout: Annotated[
-        Duration, Meta(ge=0.1, le=600.0, description="The longest that one answer may take.")
-    ] = 30.0
-    token_file: Annotated[
-        str | None,
-        Meta(
-            min_length=1, description="File with the token that every request except probes must bear; read at start."
-        ),
-    ] = None
 
 
 class FileSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

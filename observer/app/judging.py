@@ -118,18 +118,32 @@ class Judging:
         """What platforms say of the deployments from now on; of those left out nothing beyond what a file says."""
         self._facts = dict(facts)
 
-    def load(self, key: DeploymentKey, stored: Stored) -> None:
+    def load(self, key: DeploymentKey, stored: Stored, *, restarted: bool = True) -> None:
         """What was stored before a restart; before the deployment's first pass.
 
         That deployment is judged again once its evidence is in, or was awaited long enough: before that a pass would
-        find nothing known and write our own restart into its history.
+        find nothing known and write our own restart into its history. Without a restart (a replay that begins in the
+        middle) nothing is awaited.
         """
         self._stored[key] = stored
-        self._awaited[key] = None
+        if restarted:
+            self._awaited[key] = None
 
     def stored(self) -> dict[DeploymentKey, Stored]:
         """What must survive a restart."""
         return dict(self._stored)
+
+    def facts(self) -> Mapping[DeploymentKey, PlatformFacts]:
+        """What platforms say of the deployments."""
+        return dict(self._facts)
+
+    def probes(self) -> tuple[MemberProbe, ...]:
+        """The last probe of each engine."""
+        return tuple(self._probes.values())
+
+    def views(self, key: DeploymentKey) -> tuple[RouterView | ViewFailed, ...]:
+        """The last view and the last failure of each router Pod of a deployment."""
+        return tuple(each for pair in self._views.get(key, {}).values() for each in pair if each is not None)
 
     def forget(self, key: DeploymentKey) -> None:
         """Another deployment takes this name: nothing that was judged or told of the earlier one is its own."""

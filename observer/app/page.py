@@ -69,6 +69,10 @@ class Bodies:
             self._looked.popitem(last=False)
         return self._kept.get(key)
 
+    def kept(self, key: TargetKey) -> RawBody | None:
+        """The last body that is kept, without asking for further ones."""
+        return self._kept.get(key)
+
     def retain(self, alive: frozenset[TargetKey]) -> None:
         """Drop everything of targets that are gone."""
         for key in [key for key in self._kept if key not in alive]:

@@ -21,6 +21,7 @@ from observer.settings import Settings
 from observer.store import Store
 from router_contract.judging import Stored
 from router_contract.kv_streams import KvStreamSummary
+from router_contract.platform_facts import PlatformFacts
 from router_contract.probes import MemberProbe
 from router_contract.readings import Instant, ScrapeFailed
 from router_contract.router_views import RouterView, ViewFailed
@@ -78,6 +79,7 @@ class Replay:
         self.judging = Judging(self.store, settings, self._kv_conditions, lambda key: self._streams.get(key, ()))
         self._kv = KvJudging(self.store, settings, self.judging.ready_replicas)
         self._streams: dict[DeploymentKey, tuple[KvStreamSummary, ...]] = {}
+        self._facts: dict[DeploymentKey, PlatformFacts] = {}
         self._targets: dict[TargetKey, Target] = {}
         self.events = 0
 
@@ -100,8 +102,13 @@ class Replay:
                 self.judging.on_view(key, view)
             case Event(kind="kv", deployment=DeploymentKey() as key):
                 self._streams[key] = self._recording.streams(event)
-            case Event(kind="stored", deployment=DeploymentKey() as key, stored=Stored() as stored):
-                self.judging.load(key, stored)
+            case Event(kind="facts", deployment=DeploymentKey() as key):
+                self._facts[key] = self._recording.facts(event)
+                self.judging.set_facts(self._facts)
+            case Event(kind="proof", deployment=DeploymentKey() as key):
+                self.judging.on_proof(key, self._recording.proof(event))
+            case Event(kind="stored" | "resumed", deployment=DeploymentKey() as key, stored=Stored() as stored):
+                self.judging.load(key, stored, restarted=event.kind == "stored")
             case Event(target=TargetKey() as of) if of in self._targets:
                 self._take_read(self._targets[of], event)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from importlib.metadata import version
 
-from exporters.listening import Listen, ListenError, read_token
+import msgspec
+
+from exporters.listening import Listen, ListenError, ServerTls, read_token
 from observer.app.budget import FEW, Budget, budget
 from observer.collect.view_sources import ViewOptions
 from observer.fleet import Policy
@@ -59,7 +61,7 @@ def listen_of(settings: Settings, listen: str | None, share: Budget | None = Non
     """Where to listen: what the command line says, else what settings say. Raises `ListenError` for neither, and for a
     token that cannot be read. ``share`` is what the listener may use of the process's descriptors.
     """
-    limits = settings.limits
+    limits, tls = settings.limits, settings.http.tls
     share = share or budget(settings, FEW)
     told = listen or settings.http.listen
     try:
@@ -70,6 +72,7 @@ def listen_of(settings: Settings, listen: str | None, share: Budget | None = Non
         host=host.strip("[]"),
         port=int(port),
         token=read_token(settings.http.token_file),
+        tls=None if tls is None else ServerTls(**msgspec.structs.asdict(tls)),
         answer_seconds=settings.http.request_timeout,
         response_bytes=limits.response,
         body_bytes=limits.request_body,

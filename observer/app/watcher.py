@@ -27,6 +27,7 @@ from exporters.self_metrics import SelfMetrics
 from exporters.server import Server
 from exporters.top import TopApi
 from observer.app.budget import budget
+from observer.app.bundle import BundleApi, LastLines, World
 from observer.app.canary import Canaries
 from observer.app.canary_keeping import FileKeeper
 from observer.app.doctor import DoctorApi
@@ -35,13 +36,16 @@ from observer.app.kv import KvJudging, KvPart
 from observer.app.limits import LimitBook, file_limit
 from observer.app.otlp import otlp_part
 from observer.app.page import Bodies, Trial, make_page
+from observer.app.parts import Reading, make_probe, make_views
+from observer.app.platform_part import PlatformPart
 from observer.app.source import Source
-from observer.app.told import limits_of, listen_of, package_version, policy_of, view_options
+from observer.app.tape import Tape
+from observer.app.told import limits_of, listen_of, package_version, policy_of
 from observer.clock import Clock
-from observer.collect.api_probe import ApiProbe, ProbeOptions, engine_members
+from observer.collect.api_probe import engine_members
 from observer.collect.fetch import Fetched, Fetcher
 from observer.collect.recording import Recorder
-from observer.collect.router_view import RouterViewReader, router_members
+from observer.collect.router_view import router_members
 from observer.collect.scrape import TargetPool
 from observer.persist import StateError, StateFile
 from observer.settings import Settings
@@ -79,7 +83,8 @@ class Watcher:
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._recorder = recorder
+        self._tape = Tape(recorder)
+        self._lines = LastLines()
         self._state = state
         self.tally = SelfMetrics(package_version(), platform.python_version())
         ProcessCollector(registry=self.tally.registry)
@@ -87,6 +92,7 @@ class Watcher:
         self.kv = KvPart(self.store, clock, settings)
         self.canaries = Canaries(self.store, clock, settings, None if state is None else FileKeeper(state))
         self.judging = Judging(self.store, settings, self._extra_conditions, lambda key: self._kv_seen.get(key, ()))
+        self.platform = PlatformPart(self.judging, clock, self._record)
         self._kv_judging = KvJudging(self.store, settings, self.judging.ready_replicas)
         self._kv_seen: dict[DeploymentKey, tuple[KvStreamSummary, ...]] = {}
         for key, stored in state.load().items() if state is not None else ():
@@ -104,8 +110,9 @@ class Watcher:
             settings=settings.scrape,
             max_targets=self._budget.targets,
         )
-        self._probe = self._make_probe()
-        self._views = self._make_views()
+        reading = Reading(self._fetcher, clock, self._supervisor, settings, self._budget.targets)
+        self._probe = make_probe(reading, self.on_probe)
+        self._views = make_views(reading, self.on_view, self.judging)
         self.source = Source(self.store, self._pool, self.judging, clock, settings)
         self._bodies = Bodies(clock)
         trial = Trial(clock, policy_of(settings), limits_of(settings))
@@ -143,28 +150,6 @@ class Watcher:
         self._record(lambda to: to.stored(key, stored, self._clock.now()))
         self.judging.load(key, stored)
 
-    def _make_probe(self) -> ApiProbe:
-        return ApiProbe(
-            fetcher=self._fetcher,
-            sink=self.on_probe,
-            clock=self._clock,
-            supervisor=self._supervisor,
-            options=ProbeOptions.of(self._settings.scrape.period, self._settings.scrape.timeout),
-            most=self._budget.targets,
-        )
-
-    def _make_views(self) -> RouterViewReader:
-        return RouterViewReader(
-            fetcher=self._fetcher,
-            sink=self.on_view,
-            clock=self._clock,
-            supervisor=self._supervisor,
-            circuits=lambda subject: self.judging.circuits(subject.deployment, subject.member),
-            endpoints=lambda subject: self.judging.endpoints(subject.deployment, subject.member),
-            options=view_options(self._settings),
-            most=self._budget.targets,
-        )
-
     def _routes(self) -> list[web.AbstractRouteDef]:
         api = Api(
             self.source,
@@ -177,6 +162,7 @@ class Watcher:
         apis = (
             OpenApi(package_version()),
             LimitsApi(self),
+            BundleApi(self._world()),
             api,
             top,
             KvApi(self.kv),
@@ -185,6 +171,10 @@ class Watcher:
             self.page,
         )
         return [route for each in apis for route in each.routes()]
+
+    def _world(self) -> World:
+        knows = (self.source, self, self.store.deployments, self.judging, self.kv.kv_streams, self._bodies.kept)
+        return World(*knows, self._tape, self._lines, self._settings, self._clock)
 
     def limits(self) -> tuple[LimitReading, ...]:
         """What is used of every limit."""
@@ -197,6 +187,7 @@ class Watcher:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
+            stack.enter_context(self._lines)
             await stack.enter_async_context(self._fetcher)
             # The listener closes after the supervised children have ended, so that probes answer until the last moment.
             await self._server.start()
@@ -228,7 +219,7 @@ class Watcher:
         ``facts`` are what platforms say of them; of a deployment without any, nothing beyond what a file says.
         """
         found, now = tuple(deployments), self._clock.now()
-        self.judging.set_facts(facts or {})
+        self.platform.facts(facts or {})
         self._record(lambda to: to.fleet(found, now))
         self.store.set_deployments(found, now)
         self._overruns = {key: n for key, n in self._overruns.items() if self.store.record(key) is not None}
@@ -291,14 +282,7 @@ class Watcher:
         self.judging.on_view(key, view)
 
     def _record(self, write: Callable[[Recorder], None]) -> None:
-        """Keep one event. A disk that is full ends the recording, never the watching."""
-        if self._recorder is None:
-            return
-        try:
-            write(self._recorder)
-        except OSError as error:
-            _log.error("recording ends here, the file cannot be written: %s", error.strerror or error)
-            self._recorder = None
+        self._tape.write(write)
 
     @property
     def supervisor(self) -> Supervisor:

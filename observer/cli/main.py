@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 import click
 
+from observer.cli.bundle import bundle
 from observer.cli.canary import canary
 from observer.cli.completion import completion
 from observer.cli.doctor import doctor
@@ -45,6 +46,7 @@ SHORT_HELP = {
     "doctor": "Say why a target is silent, and what to change.",
     "kv": "KV-event streams: who holds which blocks.",
     "canary": "Canary analyses: verdict, decision and why.",
+    "bundle": "Write a redacted recording for whoever helps.",
     "record": "Watch as `serve` does and keep all that is read.",
     "replay": "Judge a recording again, offline.",
     "read": "Read one exposition file as canonical signals.",
@@ -67,6 +69,7 @@ for verb in (
     doctor,
     kv,
     canary,
+    bundle,
     record,
     replay,
     read,

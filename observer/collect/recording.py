@@ -11,29 +11,30 @@ once. Closing folds the journal into the zip. After a crash both together are st
 from __future__ import annotations
 
 import hashlib
-import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Literal, Self
+from typing import IO, Any, Literal, Self, TypeVar
 
 import msgspec
 
+from observer.collect.redaction import without_secrets
 from observer.collect.unfinished import ZIP_TROUBLE, UnfinishedZip, open_zip
-from router_contract.judging import Stored
+from router_contract.judging import MembershipProof, Stored
 from router_contract.kv_streams import KvStreamSummary
+from router_contract.platform_facts import PlatformFacts
 from router_contract.probes import MemberProbe
 from router_contract.readings import FailureKind, Instant, ScrapeFailed
 from router_contract.router_views import RouterView, ViewFailed
 from router_contract.targets import Deployment, DeploymentKey, TargetKey
 
+T = TypeVar("T")
+
 FORMAT_VERSION = 1
 MAX_BODY_BYTES = 64 * 1024 * 1024
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 MAX_MANIFEST_BYTES = 1024 * 1024
-_HIDDEN = "hidden"
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL", re.IGNORECASE)
 
 
 class RecordingError(Exception):
@@ -53,8 +54,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that happened.
 
-    ``kind`` is ``fleet`` (body: the deployments as JSON), ``body``, ``failed``, ``probe``, ``view``, ``stored`` (what
-    judging knew from before) or ``pass`` (everything was judged at this moment).
+    ``kind`` is ``fleet`` (body: the deployments as JSON), ``facts`` (what a platform says of one), ``body``, ``failed``,
+    ``probe``, ``view``, ``kv``, ``proof``, ``stored`` (what judging knew from before a restart), ``resumed`` (the same
+    where a recording begins in the middle) or ``pass`` (everything was judged at this moment).
     """
 
     mono: float
@@ -98,7 +100,7 @@ class Recorder:
         self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
         self._kept: set[str] = set()
         self._encode = msgspec.json.Encoder().encode
-        manifest = Manifest(writer=writer, started=started.wall, settings=settings or {})
+        manifest = Manifest(writer=writer, started=started.wall, settings=without_secrets(settings or {}))
         self._zip.writestr("manifest.json", self._encode(manifest))
         self._file.flush()
 
@@ -112,7 +114,7 @@ class Recorder:
 
     def fleet(self, deployments: tuple[Deployment, ...], at: Instant) -> None:
         """The set of deployments changed."""
-        shown = self._encode(_without_secrets(msgspec.to_builtins(deployments)))
+        shown = self._encode(without_secrets(msgspec.to_builtins(deployments)))
         self._event(Event(mono=at.mono, wall=at.wall, kind="fleet", body=self._keep(shown)))
 
     def body(self, target: TargetKey, body: bytes, at: Instant, duration: float, content_type: str = "") -> None:
@@ -158,9 +160,20 @@ class Recorder:
         body = self._keep(self._encode(streams))
         self._event(Event(mono=at.mono, wall=at.wall, kind="kv", deployment=key, body=body))
 
-    def stored(self, key: DeploymentKey, stored: Stored, at: Instant) -> None:
-        """What judging knew of a deployment before its first pass."""
-        self._event(Event(mono=at.mono, wall=at.wall, kind="stored", deployment=key, stored=stored))
+    def facts(self, key: DeploymentKey, facts: PlatformFacts, at: Instant) -> None:
+        """What a platform says of a deployment is no longer what it was."""
+        body = self._keep(self._encode(without_secrets(msgspec.to_builtins(facts))))
+        self._event(Event(mono=at.mono, wall=at.wall, kind="facts", deployment=key, body=body))
+
+    def proof(self, key: DeploymentKey, proof: MembershipProof, at: Instant) -> None:
+        """A deployment's Pods were listed uncached."""
+        body = self._keep(self._encode(proof))
+        self._event(Event(mono=at.mono, wall=at.wall, kind="proof", deployment=key, body=body))
+
+    def stored(self, key: DeploymentKey, stored: Stored, at: Instant, *, running: bool = False) -> None:
+        """What judging knew of a deployment before its first pass; ``running``: when this recording began."""
+        kind = "resumed" if running else "stored"
+        self._event(Event(mono=at.mono, wall=at.wall, kind=kind, deployment=key, stored=stored))
 
     def judged(self, at: Instant) -> None:
         """Everything was judged at this moment."""
@@ -185,8 +198,13 @@ class Recorder:
         self._events.close()
         self._journal.unlink()
 
+    @staticmethod
+    def digest(body: bytes) -> str:
+        """The name of a body in a recording."""
+        return hashlib.sha256(body).hexdigest()
+
     def _keep(self, body: bytes) -> str:
-        digest = hashlib.sha256(body).hexdigest()
+        digest = self.digest(body)
         if digest not in self._kept:
             self._kept.add(digest)
             self._zip.writestr(f"bodies/{digest}", body)
@@ -211,21 +229,6 @@ def _created(path: Path) -> IO[bytes]:
         raise RecordingError(f"{path} exists already; name a new file to record into") from None
     except OSError as error:
         raise RecordingError(f"{path} cannot be written: {error.strerror}") from error
-
-
-def _without_secrets(value: Any) -> Any:
-    """Plain values of deployments with every value hidden that may be a secret."""
-    if isinstance(value, dict):
-        return {name: _hidden(name, each) for name, each in value.items()}
-    return [_without_secrets(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _hidden(name: str, value: Any) -> Any:
-    if name == "headers":
-        return [(header, _HIDDEN) for header, _ in value]
-    if name == "environment":
-        return [(variable, _HIDDEN if _SECRET.search(variable) else text) for variable, text in value]
-    return _without_secrets(value)
 
 
 class Recording:
@@ -318,14 +321,22 @@ class Recording:
 
     def deployments(self, event: Event) -> tuple[Deployment, ...]:
         """The deployments of a ``fleet`` event."""
-        try:
-            return msgspec.json.decode(self.body(event), type=tuple[Deployment, ...])
-        except msgspec.MsgspecError as error:
-            raise RecordingError(f"{self._path}: bodies/{event.body} is not a set of deployments: {error}") from error
+        return self._decoded(event, tuple[Deployment, ...], "a set of deployments")
 
     def streams(self, event: Event) -> tuple[KvStreamSummary, ...]:
         """The streams of a ``kv`` event."""
+        return self._decoded(event, tuple[KvStreamSummary, ...], "a set of streams")
+
+    def facts(self, event: Event) -> PlatformFacts:
+        """What a platform said, of a ``facts`` event."""
+        return self._decoded(event, PlatformFacts, "what a platform says")
+
+    def proof(self, event: Event) -> MembershipProof:
+        """The list of a ``proof`` event."""
+        return self._decoded(event, MembershipProof, "a membership proof")
+
+    def _decoded(self, event: Event, wanted: type[T], what: str) -> T:
         try:
-            return msgspec.json.decode(self.body(event), type=tuple[KvStreamSummary, ...])
+            return msgspec.json.decode(self.body(event), type=wanted)
         except msgspec.MsgspecError as error:
-            raise RecordingError(f"{self._path}: bodies/{event.body} is not a set of streams: {error}") from error
+            raise RecordingError(f"{self._path}: bodies/{event.body} is not {what}: {error}") from error

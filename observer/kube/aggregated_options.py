@@ -20,9 +20,9 @@ class AggregatedSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     ] = False
     listen: Annotated[Listen, Meta(description="Where it is served, over HTTPS.")] = "0.0.0.0:10250"
     cert_file: Annotated[
-        str | None, Meta(min_length=1, description="Serving certificate with its chain in PEM; followed while we run.")
+        str | None, Meta(description="Serving certificate with its chain in PEM; followed while we run.")
     ] = None
-    key_file: Annotated[str | None, Meta(min_length=1, description="Its key in PEM, without a password.")] = None
+    key_file: Annotated[str | None, Meta(description="Its key in PEM, without a password.")] = None
     service: Annotated[Name, Meta(description="Our Service that the APIService names.")] = "observer-api"
     secret: Annotated[
         Name, Meta(description="The Secret of the certificate that replicas make, without `certFile`.")

@@ -57,6 +57,8 @@ async def tried(asked: Asking, folder: Path) -> tuple[int, str]:
         for parameter in operation.get("parameters", ()):
             if parameter["in"] == "path":
                 parameter["schema"] = {"type": "string", "enum": names[parameter["name"]]}
+            if parameter["name"] == "seconds":
+                parameter["schema"]["maximum"] = 0.01  # a bundle listens for as long as it is asked to
     file = folder / "openapi.json"
     file.write_bytes(orjson.dumps(document))
     process = await asyncio.create_subprocess_exec(
