@@ -216,9 +216,47 @@ def _serving(role: Json) -> Any:
     return serving.get("value", serving["state"])
 
 
+def _sentence(number: int) -> Callable[[Json], str]:
+    """One of an explanation's three sentences."""
+
+    def cell(value: Json) -> str:
+        found = value.get("sentences") or ()
+        return str(found[number]) if number < len(found) else UNKNOWN
+
+    return cell
+
+
+def _holds(value: Json) -> str:
+    return str((value.get("condition") or {}).get("status", UNKNOWN))
+
+
+def _differences(value: Json) -> str:
+    """What the contract declares and is observed otherwise."""
+    return ",".join(check["item"] for check in value.get("checks") or () if check["holds"] is False) or "none"
+
+
+def _streams(value: Json) -> str:
+    """How many KV-event streams are in each state."""
+    states = [stream["state"] for stream in value.get("streams") or ()]
+    return ",".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)) or "none"
+
+
 _NAME = Column("Name", "Name of the deployment.", lambda value: str(value["metadata"]["name"]))
 _PLAIN = (_NAME,)
 COLUMNS: dict[str, tuple[Column, ...]] = {
+    "Explanation": (
+        _NAME,
+        Column("Phase", "Phase of the deployment as observed.", lambda value: str(value.get("phase") or UNKNOWN)),
+        Column("What Holds", "What holds.", _sentence(0)),
+        Column("Why", "Why.", _sentence(1), wide=True),
+        Column("What To Do", "What to do.", _sentence(2), wide=True),
+    ),
+    "RouterContract": (
+        _NAME,
+        Column("Holds", "Whether what is there is as the contract says.", _holds),
+        Column("Differs", "What is otherwise.", _differences),
+    ),
+    "KVResidency": (_NAME, Column("Streams", "KV-event streams by state.", _streams)),
     METRICS_KIND: (
         _NAME,
         Column("State", "Complete, Partial (something that matters is missing) or Unavailable.", _state),

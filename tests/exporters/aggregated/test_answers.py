@@ -205,8 +205,14 @@ async def test_the_observed_deployment_and_its_parts(tmp_path: Path) -> None:
             assert body["metadata"]["labels"] == {"team": "red", "tier": "gold"}
             kinds[part] = body["kind"]
         assert kinds == {"": "ObservedModelDeployment", "/metrics": "ModelDeploymentMetrics", "/explain": "Explanation", "/contract": "RouterContract", "/kv": "KVResidency"}  # fmt: skip
-        _, _, table = await client.get(OBSERVED, TABLE)
-        assert table["rows"][0]["cells"][:2] == ["chat", "Degraded"]
+        cells = {}
+        for part in ("", "/explain", "/contract", "/kv"):
+            _, _, table = await client.get(OBSERVED + part, TABLE)
+            cells[part] = table["rows"][0]["cells"]
+        assert cells[""][:2] == ["chat", "Degraded"]
+        assert cells["/explain"] == ["chat", "Degraded", "One.", "Two.", "Three."]
+        assert cells["/contract"] == ["chat", "-", "none"]
+        assert cells["/kv"] == ["chat", "none"]
 
 
 async def test_what_was_not_judged_has_no_status_and_says_what_is_waited_for(tmp_path: Path) -> None:
@@ -354,3 +360,10 @@ async def test_what_another_replica_owns_is_asked_of_it_and_merged(tmp_path: Pat
         _, _, own = await client.get(LIST, **{FORWARDED: "1"})
         assert [each["metadata"]["name"] for each in own["items"]] == ["chat"], "a forwarded list has what is ours"
         assert len(peers.asked) == before
+
+
+def test_the_chart_lets_viewers_read_every_resource() -> None:
+    text = (Path(__file__).resolve().parents[3] / "charts/observer/templates/rbac.yaml").read_text()
+    rule = text.partition("- apiGroups: [metrics.modeldeployment.io]")[2].partition("verbs:")[0]
+    named = {line.strip("- \n") for line in rule.splitlines() if line.strip().startswith("- ")}
+    assert named == {entry["name"] for entry in discovery.api_resource_list()["resources"]}
