@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -27,6 +27,7 @@ from exporters.aggregated.tls import BadCertificateError, KeyPair, ServingTls
 from exporters.listening import Listen
 from exporters.protocols import ReportSource
 from observer.app.cluster import Cluster, namespace_of
+from observer.app.peers import HttpsPeers, Replicas
 from observer.app.reviews import KubeReviews
 from observer.app.told import package_version
 from observer.app.watcher import Watcher
@@ -35,6 +36,7 @@ from observer.kube.aggregated_options import AggregatedSettings
 from observer.kube.cache import Change
 from observer.kube.certificate_keeper import CertificateKeeper
 from observer.kube.client import ApiClient
+from observer.kube.identity import Credentials
 from observer.kube.informer import Informer
 from observer.kube.issuing import SETTLED
 from observer.kube.records import Document, watched_documents
@@ -55,9 +57,10 @@ _QUICK = 1.0
 class AggregatedApi:
     """The aggregated API on one replica.
 
-    ``namespace`` is our own, ``leads`` says whether this replica keeps the certificate now, ``described`` gives the labels of a deployment's object, ``kv`` the documents of KV
-    events, ``peers`` the other replicas, ``settled`` how long (s) a new
-    authority is published before its first leaf is shown. Raises `ListenError` when the port cannot be had.
+    ``namespace`` is our own, ``leads`` says whether this replica keeps the certificate now, ``described`` gives the
+    labels of a deployment's object, ``kv`` the documents of KV events, ``peers`` are the other replicas, ``settled`` is
+    how long (s) a new authority is published before its first leaf is shown, ``told`` counts answers, and ``tls`` is
+    given by whoever shows the same certificate elsewhere. Opening raises `ListenError` when the port cannot be had.
     """
 
     def __init__(
@@ -77,10 +80,11 @@ class AggregatedApi:
         pods: int = 0,
         settled: float = SETTLED,
         told: Callable[[str, int], None] | None = None,
+        tls: ServingTls | None = None,
     ) -> None:
         self._settings = settings
         self._leads = leads
-        self._tls = ServingTls()
+        self._tls = tls if tls is not None else ServingTls()
         self.access = Access(KubeReviews(client, settings.audiences), lambda: clock.now().mono)
         wall = lambda: clock.now().wall  # noqa: E731 - two consumers, one line
         content = AggregatedContent(source, wall, version, described=described, kv=kv, peers=peers, pods=pods)
@@ -178,24 +182,46 @@ class AggregatedApi:
             _log.error("%s; the one before stays", error)
 
 
-def beside(watcher: Watcher, cluster: Cluster, client: ApiClient, settings: Settings, clock: Clock) -> AggregatedApi:
-    """The aggregated API of an observer of a cluster; from now on the observer is ready only when this is too."""
-    made = AggregatedApi(
-        settings.aggregated,
-        client,
-        clock,
-        watcher.source,
-        leads=lambda: cluster.leads(API_SERVICE),
-        namespace=namespace_of(settings.kubernetes),
-        version=package_version(),
-        chance=random.random,
-        described=cluster.labels,
-        kv=kv_answers(watcher.kv),
-        pods=settings.limits.pods_per_document,
-        told=watcher.tally.answered,
-    )
-    watcher.source.gates.append(made.standing)
-    return made
+@asynccontextmanager
+async def beside(
+    watcher: Watcher,
+    cluster: Cluster,
+    client: ApiClient,
+    settings: Settings,
+    clock: Clock,
+    *,
+    replicas: Replicas | None = None,
+    credentials: Credentials | None = None,
+) -> AsyncIterator[AggregatedApi]:
+    """The aggregated API of an observer of a cluster; from now on the observer is ready only when this is too.
+
+    With ``replicas``, what others own is asked of them, with the token of ``credentials``.
+    """
+    namespace, tls = namespace_of(settings.kubernetes), ServingTls()
+    async with AsyncExitStack() as stack:
+        peers = None
+        if replicas is not None and credentials is not None:
+            host = f"{settings.aggregated.service}.{namespace}.svc"
+            made = HttpsPeers(replicas, shown=lambda: tls.pair, name=host, headers=credentials.headers)
+            peers = await stack.enter_async_context(made)
+        api = AggregatedApi(
+            settings.aggregated,
+            client,
+            clock,
+            watcher.source,
+            leads=lambda: cluster.leads(API_SERVICE),
+            namespace=namespace,
+            version=package_version(),
+            chance=random.random,
+            described=cluster.labels,
+            kv=kv_answers(watcher.kv),
+            peers=peers,
+            pods=settings.limits.pods_per_document,
+            told=watcher.tally.answered,
+            tls=tls,
+        )
+        watcher.source.gates.append(api.standing)
+        yield await stack.enter_async_context(api)
 
 
 def _read_files(certificate: Path, key: Path) -> KeyPair | None:
