@@ -34,7 +34,7 @@ from observer.app.doctor import DoctorApi
 from observer.app.judging import Judging
 from observer.app.kv import KvJudging, KvPart
 from observer.app.limits import LimitBook, file_limit
-from observer.app.otlp import otlp_part
+from observer.app.otlp import OtlpPart, otlp_part
 from observer.app.page import Bodies, Trial, make_page
 from observer.app.parts import Reading, make_probe, make_views
 from observer.app.platform_part import PlatformPart
@@ -115,20 +115,18 @@ class Watcher:
         self._views = make_views(reading, self.on_view, self.judging)
         self.source = Source(self.store, self._pool, self.judging, clock, settings)
         self._bodies = Bodies(clock)
-        trial = Trial(clock, policy_of(settings), limits_of(settings))
         self.page = make_page(
             self.source,
             self.kv,
             self.canaries,
             self._pool,
             self._bodies,
-            trial,
+            Trial(clock, policy_of(settings), limits_of(settings)),
             version=package_version(),
             watchers=self._budget.watchers,
         )
         self._families = (*FAMILIES, *kv_families(self.kv), *canary_families(self.canaries), *limit_families(self))
-        told = (self._families, self.source, self.tally, clock, package_version())
-        self._otlp = otlp_part(settings.otlp, os.environ, *told)
+        self._otlp = self._make_otlp()
         self._server = Server(self._routes(), listen_of(settings, listen, self._budget), self.tally)
         self._book = LimitBook(
             settings,
@@ -144,6 +142,10 @@ class Watcher:
         self._unsaved = ""
         self._told = asyncio.Event()
         self._overruns: dict[TargetKey, int] = {}
+
+    def _make_otlp(self) -> OtlpPart | None:
+        told = (self._families, self.source, self.tally, self._clock, package_version())
+        return otlp_part(self._settings.otlp, os.environ, *told)
 
     def recall(self, key: DeploymentKey, stored: Stored) -> None:
         """What judging remembered of a deployment before a restart or a change of owner; before it is watched."""
