@@ -131,6 +131,27 @@ def test_ports_follow_where_the_settings_listen() -> None:
         assert {port["targetPort"] for port in service["spec"]["ports"]} <= {"http", "https"}
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_whoever_asks_does_so_by_the_scheme_of_the_settings(scheme: str) -> None:
+    files = {"certFile": "/etc/observer/secrets/http/tls.crt", "keyFile": "/etc/observer/secrets/http/tls.key"}
+    values = {
+        "settings": {"http": {"tls": files}} if scheme == "https" else {},
+        "secretMounts": [{"name": "http", "secretName": "observer-http"}],
+        "serviceMonitor": {"enabled": True, "tlsConfig": {"serverName": "observer"}},
+        "gates": {"argoRollouts": [GATE], "examples": True},
+    }
+    found = rendered(values)
+    (container,) = one(found, "Deployment")["spec"]["template"]["spec"]["containers"]
+    probes = [container[name]["httpGet"] for name in ("startupProbe", "livenessProbe", "readinessProbe")]
+    assert {(probe["scheme"], probe["port"]) for probe in probes} == {(scheme.upper(), "http")}
+    (endpoint,) = one(found, "ServiceMonitor")["spec"]["endpoints"]
+    assert (endpoint["scheme"], endpoint["tlsConfig"]) == (scheme, {"serverName": "observer"})
+    url = one(found, "AnalysisTemplate")["spec"]["metrics"][0]["provider"]["web"]["url"]
+    assert url.startswith(f"{scheme}://observer.observer.svc:9480/api/v1/canary/demo/chat-2/engine")
+    for text in one(found, "ConfigMap", "observer-gates")["data"].values():
+        assert re.findall(r"(\w+)://observer.observer", text) == [scheme] * text.count("://observer.observer")
+
+
 def test_namespaces_need_roles_in_them_and_nothing_of_the_cluster() -> None:
     found = rendered(NAMESPACED, crds=False)
     assert not {each["kind"] for each in found} & {"ClusterRole", "ClusterRoleBinding", "APIService"}

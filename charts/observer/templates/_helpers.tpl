@@ -59,9 +59,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{/* The host of the plain listener's Service with its port. */}}
-{{- define "observer.host" -}}
-{{- printf "%s.%s.svc:%v" (include "observer.fullname" .) .Release.Namespace (int .Values.service.port) -}}
+{{/* The address of the plain listener's Service. */}}
+{{- define "observer.address" -}}
+{{- printf "%s://%s.%s.svc:%v" (include "observer.httpScheme" .) (include "observer.fullname" .) .Release.Namespace (int .Values.service.port) -}}
 {{- end -}}
 
 {{/* The kinds of the chosen platforms that may be read, as JSON {"items": [{name, group, plural}]}. */}}
@@ -115,6 +115,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* The ports that the settings listen on. */}}
 {{- define "observer.httpPort" -}}
 {{- (include "observer.settings" . | fromJson).http.listen | regexFind "[0-9]+$" -}}
+{{- end -}}
+{{- define "observer.httpScheme" -}}
+{{- ternary "https" "http" (not (empty (include "observer.settings" . | fromJson).http.tls)) -}}
 {{- end -}}
 {{- define "observer.httpsPort" -}}
 {{- dig "aggregated" "listen" (printf ":%v" (int .Values.apiService.port)) (include "observer.settings" . | fromJson) | regexFind "[0-9]+$" -}}
