@@ -213,8 +213,7 @@ async def test_a_trouble_that_passes_is_none_and_one_that_stays_makes_lists_inco
         }
         assert "list of" in discovery.sources()[0].detail or "look" in discovery.sources()[0].detail
         await kube.up()
-        await until(lambda: heard.of("a").deployment.complete)
-        assert heard.of("a").facts.sources == ()
+        await until(lambda: heard.of("a").deployment.complete and heard.of("a").facts.sources == ())
 
 
 async def test_within_the_grace_nothing_is_said(kube: FakeKube) -> None:
