@@ -12,7 +12,7 @@ from observer.cli.exits import EPILOG
 from observer.cli.kubectl import Kubectl
 from observer.cli.main import observer, run
 
-VERBS = ("metrics", "status", "explain", "top", "kv", "canary", "contract")
+VERBS = ("get", "top", "status", "explain", "contract", "metrics", "targets", "doctor", "kv", "canary")
 """Those of `observer` that make sense beside kubectl."""
 
 
