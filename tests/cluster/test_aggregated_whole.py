@@ -22,7 +22,7 @@ from tests.whole.world import small_fleet
 
 pytestmark = pytest.mark.cluster
 NAMESPACE = "whole"
-GRACE = 3.0
+GRACE = 5.0
 
 
 @pytest.fixture(scope="module")

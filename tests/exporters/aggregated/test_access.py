@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import socket
+import ssl
 from pathlib import Path
 
 import aiohttp
@@ -10,7 +13,7 @@ import pytest
 from multidict import CIMultiDict
 
 from exporters.aggregated.identity import BadFrontProxyError, FrontProxy, Identity, from_headers, front_proxy
-from tests.exporters.aggregated.serving import BASE, USER, asking, named, serving
+from tests.exporters.aggregated.serving import BASE, HOST, USER, asking, named, serving
 from tests.fakes.authority import Authority
 
 MDM = f"{BASE}/namespaces/prod/modeldeploymentmetrics/chat"
@@ -171,6 +174,54 @@ async def test_the_serving_certificate_is_replaced_without_a_restart(tmp_path: P
             assert (await after.get(MDM))[0] == 200
 
 
+@pytest.mark.parametrize("name", [None, HOST], ids=["without SNI", "with SNI"])
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda each: each.name)
+async def test_each_handshake_is_moved_to_the_present_context(
+    tmp_path: Path, name: str | None, version: ssl.TLSVersion
+) -> None:
+    def shown(port: int, session: ssl.SSLSession | None) -> tuple[bytes | None, bool, ssl.SSLSession | None]:
+        with socket.create_connection(("127.0.0.1", port), 5) as plain:
+            with context.wrap_socket(plain, server_hostname=name, session=session) as wrapped:
+                wrapped.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                assert wrapped.recv(100).startswith(b"HTTP/1.1 200")
+                return wrapped.getpeercert(binary_form=True), bool(wrapped.session_reused), wrapped.session
+
+    async with serving(tmp_path) as world:
+        context = world.client(world.proxy)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.minimum_version = context.maximum_version = version
+        first, _, session = await asyncio.to_thread(shown, world.server.port, None)
+        world.tls.show(world.pair("leaf-2"))
+        second, reused, _ = await asyncio.to_thread(shown, world.server.port, session)
+    assert reused or first != second
+    if version is ssl.TLSVersion.TLSv1_3:
+        assert not reused, "no ticket is given"
+
+
+async def test_a_resumed_session_is_not_taken_for_a_verified_one(tmp_path: Path) -> None:
+    """TLS 1.2 may resume by session id: then the verdict of the first handshake does not count, the CA is asked again."""
+    async with serving(tmp_path) as world:
+        context = world.client(world.proxy)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        request = f"GET {MDM} HTTP/1.1\r\nHost: x\r\nX-Remote-User: alice\r\nConnection: close\r\n\r\n".encode()
+
+        def ask(session: ssl.SSLSession | None) -> tuple[bytes, ssl.SSLSession | None]:
+            with socket.create_connection(("127.0.0.1", world.server.port), 5) as plain:
+                with context.wrap_socket(plain, session=session) as wrapped:
+                    wrapped.sendall(request)
+                    return wrapped.recv(12), wrapped.session
+
+        answer, session = await asyncio.to_thread(ask, None)
+        assert answer == b"HTTP/1.1 200"
+        world.trust(world.other, names=("front-proxy-client",))
+        try:
+            answer, _ = await asyncio.to_thread(ask, session)
+        except OSError:
+            answer = b""  # not resumed, and the new handshake was refused
+        assert answer in {b"", b"HTTP/1.1 401"}
+
+
 async def test_a_user_without_rights_is_403_and_both_answers_are_kept_for_a_while(tmp_path: Path) -> None:
     async with serving(tmp_path) as world, asking(world) as client:
         for _ in range(3):
@@ -260,7 +311,7 @@ async def test_what_could_be_read_in_two_ways_is_refused(
     async with serving(tmp_path, named("chat")) as world, asking(world) as client:
         url = URL(world.url + path, encoded=True)
         async with client._session.get(
-            url, headers={**USER, **headers}, ssl=client._context, server_hostname="observer-api.observer.svc", **more
+            url, headers={**USER, **headers}, ssl=client._context, server_hostname=HOST, **more
         ) as answer:
             assert answer.status == wanted
             assert (await answer.json())["kind"] == "Status"
