@@ -180,11 +180,13 @@ async def test_each_handshake_is_moved_to_the_present_context(
     tmp_path: Path, name: str | None, version: ssl.TLSVersion
 ) -> None:
     def shown(port: int, session: ssl.SSLSession | None) -> tuple[bytes | None, bool, ssl.SSLSession | None]:
-        with socket.create_connection(("127.0.0.1", port), 5) as plain:
-            with context.wrap_socket(plain, server_hostname=name, session=session) as wrapped:
-                wrapped.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-                assert wrapped.recv(100).startswith(b"HTTP/1.1 200")
-                return wrapped.getpeercert(binary_form=True), bool(wrapped.session_reused), wrapped.session
+        with (
+            socket.create_connection(("127.0.0.1", port), 5) as plain,
+            context.wrap_socket(plain, server_hostname=name, session=session) as wrapped,
+        ):
+            wrapped.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert wrapped.recv(100).startswith(b"HTTP/1.1 200")
+            return wrapped.getpeercert(binary_form=True), bool(wrapped.session_reused), wrapped.session
 
     async with serving(tmp_path) as world:
         context = world.client(world.proxy)
@@ -207,10 +209,12 @@ async def test_a_resumed_session_is_not_taken_for_a_verified_one(tmp_path: Path)
         request = f"GET {MDM} HTTP/1.1\r\nHost: x\r\nX-Remote-User: alice\r\nConnection: close\r\n\r\n".encode()
 
         def ask(session: ssl.SSLSession | None) -> tuple[bytes, ssl.SSLSession | None]:
-            with socket.create_connection(("127.0.0.1", world.server.port), 5) as plain:
-                with context.wrap_socket(plain, session=session) as wrapped:
-                    wrapped.sendall(request)
-                    return wrapped.recv(12), wrapped.session
+            with (
+                socket.create_connection(("127.0.0.1", world.server.port), 5) as plain,
+                context.wrap_socket(plain, session=session) as wrapped,
+            ):
+                wrapped.sendall(request)
+                return wrapped.recv(12), wrapped.session
 
         answer, session = await asyncio.to_thread(ask, None)
         assert answer == b"HTTP/1.1 200"
