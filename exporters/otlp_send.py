@@ -120,7 +120,8 @@ class Sender:
         self._tally = tally
         self._registry = registry
         self._timer = timer
-        self._work: queue.Queue[_Work | None] = queue.Queue(maxsize=1)
+        # It never holds more than one: rows are offered only while nothing is under way.
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._idle = threading.Event()
         self._idle.set()
         self._heard = _Heard()
@@ -128,15 +129,23 @@ class Sender:
         self._thread = threading.Thread(target=self._run, name="otlp", daemon=True)
 
     def __enter__(self) -> Self:
-        theirs = logging.getLogger(_THEIRS)
-        theirs.addHandler(self._heard)
-        theirs.propagate = False
-        self._thread.start()
+        self.open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Start the thread."""
+        theirs = logging.getLogger(_THEIRS)
+        theirs.addHandler(self._heard)
+        theirs.propagate = False
+        self._thread.start()
+
+    def close(self) -> None:
+        """Give up what is under way and end the thread; waits for it at most `CLOSE_SECONDS`."""
         # Shutting the exporter down wakes a push that waits to try again.
         self._exporter.shutdown()
         self._work.put(None)
@@ -161,7 +170,7 @@ class Sender:
             self._tally.skipped()
             return False
         self._idle.clear()
-        self._work.put_nowait(_Work(taken, at))
+        self._work.put(_Work(taken, at))
         return True
 
     def wait(self, seconds: float) -> bool:

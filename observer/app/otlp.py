@@ -69,10 +69,15 @@ class OtlpPart:
 
     async def run(self) -> None:
         """Push once in each period until cancelled."""
-        with self._sender() as sender:
+        sender = self._sender()
+        sender.open()
+        try:
             while True:
                 await asyncio.sleep(self.plan.period)
                 await self.push(sender)
+        finally:
+            # A push that hangs is waited for a moment, and not on the loop.
+            await asyncio.to_thread(sender.close)
 
     def _sender(self) -> Sender:
         from exporters.otlp_data import Converter, resource  # noqa: PLC0415 - only where something is pushed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import logging
 import math
 import subprocess
@@ -21,7 +22,7 @@ from exporters.family import Family, FamilyType
 from exporters.otlp_data import Converter, Starts, own_rows, resource
 from exporters.otlp_options import OtlpError, OtlpPlan, OtlpSettings, plan
 from exporters.otlp_rows import Taken, take, take_gen_ai
-from exporters.otlp_send import exporter
+from exporters.otlp_send import CLOSE_SECONDS, exporter
 from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
 from exporters.snapshot import snapshot
@@ -208,6 +209,21 @@ async def test_a_collector_that_hangs_delays_nobody(monkeypatch: pytest.MonkeyPa
         assert sender.wait(20)
     assert took < 0.5
     assert 'observer_otlp_exports_total{result="Skipped"} 100.0' in generate_latest(own.registry).decode()
+
+
+async def test_ending_while_a_collector_hangs_takes_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pushing("grpc", monkeypatch, source(), tally()) as (part, sender, got):
+        got.hold.clear()
+        sender.offer(await part.take(), WALL)
+        assert await asyncio.to_thread(got.entered.wait, 10)
+        began = time.perf_counter()
+        sender.close()
+        took = time.perf_counter() - began
+        got.hold.set()
+        with pytest.raises(RuntimeError, match="the thread that pushes over OTLP has ended"):
+            sender.offer([], WALL)
+        monkeypatch.setattr(sender, "close", lambda: None)  # what opened it closes it once
+    assert took < CLOSE_SECONDS + 1
 
 
 def test_no_success_is_no_time_of_success(monkeypatch: pytest.MonkeyPatch) -> None:
