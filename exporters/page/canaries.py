@@ -144,7 +144,14 @@ class CanaryPage:
     def _result(self, view: CanaryView, result: MetricResult) -> dict[str, Any]:
         metric = metric_of(view, result.name)
         wanted = f"{result.operator} {result.threshold}" if metric is None else _wanted(metric)
-        return {"result": result, "wanted": wanted, "level": conviction(view, result.name), "infos": _infos(result)}
+        times = relative_margin(metric) is not None
+        return {
+            "result": result,
+            "wanted": wanted,
+            "times": times,
+            "level": conviction(view, result.name),
+            "infos": _infos(result),
+        }
 
     def twin(self, args: Args, query: Mapping[str, str]) -> Twin:
         """The API's document, and the samples of the last hour with their numbers."""
@@ -171,14 +178,22 @@ class CanaryPage:
             for each, numbers in past.series.items():
                 by_time = dict(zip(past.times, numbers, strict=True))
                 series[f"{name}/{each}"] = [by_time.get(time) for time in times]
-            charts += _charts(name, past.series)
+            relative = relative_margin(metric_of(view, name)) is not None
+            charts += _charts(name, past.series, relative=relative)
         return Twin(value={"charts": charts, "times": times, "series": series})
 
 
-def _charts(name: str, series: Mapping[str, Any]) -> list[list[Any]]:
-    """Two charts of a metric: both sides and the threshold, and the evidence where any is gathered."""
-    sides = [["canary", f"{name}/canary"], ["stable", f"{name}/stable"], ["threshold", f"{name}/threshold"]]
-    found: list[list[Any]] = [[f"{name}: both sides", "", sides]]
+def _charts(name: str, series: Mapping[str, Any], *, relative: bool) -> list[list[Any]]:
+    """Two charts of a metric: its number with what it is compared with, and the evidence where any is gathered.
+
+    The number of a relative metric is how many times stable's the canary's is; it shares no scale with stable's own.
+    """
+    canary, threshold = f"{name}/canary", f"{name}/threshold"
+    found: list[list[Any]] = [
+        [f"{name}: both sides", "", [["canary", canary], ["stable", f"{name}/stable"], ["threshold", threshold]]]
+    ]
+    if relative:
+        found = [[f"{name}: canary", "times stable", [["canary", canary], ["at most", threshold]]]]
     if any(number is not None for number in series.get("evidence", ())):
         lines = [["against the canary", f"{name}/evidence"], ["convicts", f"{name}/level"]]
         found.append([f"{name}: evidence", "log", lines, "signed"])

@@ -127,7 +127,7 @@ class Trail:
             result.low,
             result.high,
             result.stable_estimate,
-            _number(result.threshold) if relative_margin(metric_of(view, result.name)) is None else None,
+            _number(result.threshold),
             result.evidence,
             conviction(view, result.name) if result.evidence is not None else None,
             result.samples,

@@ -50,29 +50,44 @@ async def canary(watched: World, scenario: str, holds: Callable[[CanaryView], bo
     await watched.until(lambda watcher: any(holds(view) for view in watcher.canaries.canaries()))
 
 
-@pytest.mark.parametrize("name", [*PAGES, "target"])
-async def test_a_page_opens_in_every_look_and_axe_finds_no_serious_fault(browser: Browser, tmp_path, name: str) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [("deployments", "deployment"), ("targets", "target", "routers"), ("kv", "mapping"), ("canaries", "canary")],
+    ids="-".join,
+)
+async def test_pages_open_in_every_look_and_axe_finds_no_serious_fault(
+    browser: Browser, tmp_path, capsys, names: tuple[str, ...]
+) -> None:
     ARTIFACTS.mkdir(exist_ok=True)
     found: list[str] = []
     async with world(tmp_path) as watched:
-        if name.startswith("canar"):
+        if "canary" in names:
             await canary(watched, "canary-errors", lambda view: view.status is not None and view.status.sample_id >= 2)
         else:
             await watched.fleet.apply("engine-hang")
-        path = PAGES.get(name) or await first_target(browser, watched.url)
-        for look, width, scheme in LOOKS:
-            page, faults = await opened(browser, f"{watched.url}{path}", width=width, scheme=scheme)
-            assert await page.locator("h1").count() == 1
-            if name in {"deployment", "canary"}:
-                await page.locator("#charts").scroll_into_view_if_needed()
-                await page.locator("#charts .bk-Plot").first.wait_for(state="attached")
-                await page.evaluate("window.scrollTo(0, 0)")
-            found += [f"{look}: {each}" for each in [*faults, *await serious(page)]]
-            over = await page.evaluate(OVERFLOW)
-            found += [f"{look}: {over} pixels wider than the screen"] if over > 0 else []
-            await page.screenshot(path=ARTIFACTS / f"page-{name}-{look}.png", full_page=True)
-            await page.close()
+        for name in names:
+            path = PAGES.get(name) or await first_target(browser, watched.url)
+            for look, width, scheme in LOOKS:
+                page, faults = await opened(browser, f"{watched.url}{path}", width=width, scheme=scheme)
+                found += [f"{name} {look}: {each}" for each in await looked_at(page, name, look)]
+                found += [f"{name} {look}: {each}" for each in faults]
+                await page.close()
+    with capsys.disabled():
+        print(f"\nfigure: {', '.join(names)}: {len(names) * len(LOOKS)} screenshots, {len(found)} faults")
     assert not found, "\n".join(found)
+
+
+async def looked_at(page: Page, name: str, look: str) -> list[str]:
+    """What is wrong with a page in one look; its picture goes to ``artifacts/``."""
+    assert await page.locator("h1").count() == 1
+    if name in {"deployment", "canary"}:
+        await page.locator("#charts").scroll_into_view_if_needed()
+        await page.locator("#charts .bk-Plot").first.wait_for(state="attached")
+        await page.evaluate("window.scrollTo(0, 0)")
+    found = await serious(page)
+    over = await page.evaluate(OVERFLOW)
+    await page.screenshot(path=ARTIFACTS / f"page-{name}-{look}.png", full_page=True)
+    return [*found, *([f"{over} pixels wider than the screen"] if over > 0 else [])]
 
 
 async def test_it_updates_by_itself_and_survives_a_restart_of_the_observer(browser: Browser, tmp_path) -> None:

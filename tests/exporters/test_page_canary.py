@@ -9,10 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from exporters.page.trail import MOST_SAMPLES, conviction
+from router_contract.canary import Relative
 from router_contract.canary_results import Decision, Reason, Verdict
 from router_contract.targets import DeploymentKey
 from router_contract.verdicts import Condition, Status
-from tests.exporters.canaries import PASSED, status, view
+from tests.exporters.canaries import METRIC, PASSED, status, view
 from tests.exporters.judged import judged
 from tests.exporters.page_world import PageWorld, as_of, serving
 
@@ -141,3 +142,20 @@ async def test_deployments_lead_to_their_analyses() -> None:
             assert '<a href="/canary?namespace=demo&amp;deployment=chat">' in await answer.text()
         async with session.get("/deployments/demo/chat", headers=HTML) as answer:
             assert f'<a href="{PAGE}">chat-2</a>' in await answer.text()
+
+
+async def test_the_number_of_a_relative_metric_is_told_as_a_multiple_and_never_drawn_beside_stables() -> None:
+    world = PageWorld()
+    made = as_of(world.clock.now(), view(status(results=(replace(PASSED, estimate=1.5, threshold="1.25"),)), age=0.0))
+    metric = replace(METRIC, limit=1.25, measure=replace(METRIC.measure, relative=Relative(margin=1.25)))
+    steps = tuple(replace(step, analysis=replace(step.analysis, metrics=(metric,))) for step in made.definition.steps)
+    world.canaries.views = (replace(made, definition=replace(made.definition, steps=steps)),)
+    world.page.trail.turn()
+    async with serving(world) as session:
+        async with session.get(f"{PAGE}/history") as answer:
+            (chart,) = (await answer.json())["charts"]
+        async with session.get(PAGE, headers=HTML) as answer:
+            html = await answer.text()
+    assert chart == ["errors: canary", "times stable", [["canary", "errors/canary"], ["at most", "errors/threshold"]]]
+    assert "at most 1.25 times stable" in html
+    assert "<small>times stable</small>" in html

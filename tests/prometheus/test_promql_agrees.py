@@ -23,7 +23,7 @@ from tests.prometheus.server import SCRAPE_SECONDS, Prometheus, job, prometheus
 
 pytestmark = pytest.mark.prometheus
 PAGE = Path(__file__).parents[2] / "docs" / "why-numbers-differ.md"
-SPAN = 20.0
+SPAN = 12.0
 SETTINGS = Settings(
     scrape=ScrapeSettings(period=1.0, timeout=0.9),
     routers=RouterSettings(view_period=1.0, view_timeout=0.9, view_valid=5.0),
@@ -36,7 +36,7 @@ COUNTERS = {
     "prompt-tokens": "modeldeployment_input_tokens_total",
     "preemptions": "modeldeployment_preemptions_total",
 }
-WATCHED_SECONDS = SPAN + 8.0
+WATCHED_SECONDS = SPAN + 6.0
 
 
 def stated() -> dict[str, str]:

@@ -34,7 +34,7 @@ from router_contract.targets import Component
 from router_contract.verdicts import DeploymentReport, TargetReport
 from tests.whole.world import SETTINGS, Asking, MovableClock, asking
 
-SCENARIOS = ("steady", "engine-restart", "engine-down", "engine-stall", "half-gang", "saturation", "idle")
+SCENARIOS = ("steady", "engine-restart", "engine-down", "half-gang", "saturation", "idle")
 API = "/api/v1/namespaces/{0.namespace}/modeldeployments/{0.name}"
 LEVELS = (
     ("requests-running", "processing", "running"),
