@@ -126,6 +126,7 @@ class Cluster:
             target=self.discovery.target,
             observer=self._identity,
             ignore=IGNORE,
+            chance=chance,
             ownerless=not told.watch.label_selector,
         )
         self._ownership.subscribe(self._again.set)
@@ -258,7 +259,7 @@ class Cluster:
             if self.discovery.synced and self._key(faults) != self._key(self._shown):
                 async with self._turn:
                     self._shown = faults
-                    self._watcher.judging.set_facts({key: self._facts(each) for key, each in self._followed.items()})
+                    self._watcher.platform.facts({key: self._facts(each) for key, each in self._followed.items()})
             await asyncio.sleep(LOOK)
 
     async def _prove(self) -> None:
@@ -271,7 +272,7 @@ class Cluster:
                 self._proved[key] = now + PROOF_SECONDS
                 proof = await self.discovery.prove(key)
                 if proof is not None:
-                    self._watcher.judging.on_proof(key, proof)
+                    self._watcher.platform.proof(key, proof)
             self._proved = {key: due for key, due in self._proved.items() if key in self._followed}
             await asyncio.sleep(LOOK)
 

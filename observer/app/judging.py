@@ -51,8 +51,9 @@ def policy_of(settings: Settings) -> JudgePolicy:
     )
 
 
-_AWAITED_READS = 2
-"""Reads of a target after which a restart has lost nothing: progress is only seen between two."""
+_AWAITED_READS = 3
+"""Reads of a target after which a restart has lost nothing: progress is only seen between two, and the first two may
+follow each other too soon for any."""
 _AWAITED_PERIODS = 3
 """How many scrape periods evidence is awaited after a restart; what has not answered by then is judged unknown."""
 _AWAITED_SECONDS = 10.0
@@ -195,6 +196,10 @@ class Judging:
             return msgspec.structs.replace(report, awaiting=self._awaiting(report))
         shown = with_verdicts(report, verdict.inputs, verdict.judged)
         return msgspec.structs.replace(shown, stalls=verdict.stalls, convergence_seconds=self._times.of(report.key))
+
+    def memory(self, key: DeploymentKey) -> Stored | None:
+        """What must survive a restart of one deployment."""
+        return self._stored.get(key)
 
     def judged(self, key: DeploymentKey) -> Judged | None:
         """What the last pass said of a deployment, ``None`` before its first."""

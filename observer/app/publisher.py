@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from observer.app.judging import Judging
-from observer.app.publishing import notices, observation_intent, reference_to, target_intent, unseen
+from observer.app.publishing import gist_of, notices, observation_intent, reference_to, target_intent, unseen
 from observer.clock import Clock
 from observer.kube.answers import Outcome
 from observer.kube.events import EventTeller, Notice
@@ -32,6 +32,8 @@ PERIOD = 1.0
 """How often it is looked for something to write, in seconds."""
 RETRY = 10.0
 """After an observation could not be made, it is tried again in so many seconds."""
+LOOK_AGAIN = 10.0
+"""About how often a text that tells of nothing else than its own change is looked at anew, in seconds."""
 SWEEP = 5.0
 """How often it is looked for observations of what is gone, in seconds."""
 
@@ -45,6 +47,8 @@ class _Published(msgspec.Struct):
     since: float
     seen: tuple[Transition, ...] | None = None
     retry_at: float = 0.0
+    gist: object = None
+    again_at: float = 0.0
     intents: dict[Key, Intent] = msgspec.field(default_factory=dict)
 
 
@@ -67,6 +71,7 @@ class Publisher:
         target: Callable[[ObjectReference], Document | None],
         observer: str,
         ignore: str,
+        chance: Callable[[], float],
         ownerless: bool = True,
     ) -> None:
         self._clock = clock
@@ -78,6 +83,7 @@ class Publisher:
         self._target = target
         self._observer = observer
         self._ignore = ignore
+        self._chance = chance
         self._ownerless = ownerless
         self._published: dict[DeploymentKey, _Published] = {}
         self._foreign: frozenset[str] = frozenset()
@@ -120,23 +126,35 @@ class Publisher:
         now = self._clock.now()
         found = held.found
         key = found.deployment.key
-        judged, memory = self._judging.judged(key), self._judging.stored().get(key)
+        judged, memory = self._judging.judged(key), self._judging.memory(key)
         if judged is None or memory is None or self._published.get(key) is not held:
             return
         if held.seen is None and not self._judging.settled(found.deployment, now.mono - held.since):
             return
         if not judged.writable and judged.phase is not Phase.DELETING:
             return
-        report = self._judging.add_verdicts(DeploymentReport(deployment=found.deployment, at=now))
         stored = await self._stored(held, now)
+        document = self._on_target(found)
+        seen = [each.resource_version for each in (stored, document) if each is not None]
+        gist = (*gist_of(judged), memory, found.deployment.generation, seen)
+        if gist == held.gist and now.mono < held.again_at:
+            return
+        held.gist, held.again_at = gist, now.mono + LOOK_AGAIN * (0.5 + self._chance())
+        # What is said of one deployment takes about a millisecond to put together: others get their turn between.
+        await asyncio.sleep(0)
+        report = self._judging.add_verdicts(DeploymentReport(deployment=found.deployment, at=now))
         if stored is not None:
             self._submit(held, observation_intent(found, report, memory, stored, self._observer))
-        if self._settings.conditions_on_target is OnTarget.WHERE_MERGED and found.target is not None:
-            document = self._target(found.target)
-            intent = target_intent(found, report, Stored.of(document)) if document is not None else None
+        if document is not None:
+            intent = target_intent(found, report, Stored.of(document))
             if intent is not None:
                 self._submit(held, intent)
         self._tell(held, report, memory.transitions, stored)
+
+    def _on_target(self, found: Discovered) -> Document | None:
+        """The observed object, where conditions of ours may stand on it."""
+        wanted = self._settings.conditions_on_target is OnTarget.WHERE_MERGED and found.conditions_map
+        return self._target(found.target) if wanted and found.target is not None else None
 
     def _submit(self, held: _Published, intent: Intent) -> None:
         """Hand over an intent that differs from the last one by more than its riders."""

@@ -22,8 +22,9 @@ from exporters.observation import (
 from observer.kube.events import Notice
 from observer.kube.intent import Intent, Stored, WantedCondition, rfc3339
 from observer.kube.observations import OBSERVATIONS, observation_name, resource_of
-from router_contract import judging
 from router_contract.discovered import Discovered, ObjectReference
+from router_contract.judging import Judged
+from router_contract.judging import Stored as Memory
 from router_contract.status import GroupState, Phase, Transition
 from router_contract.verdicts import Condition, DeploymentReport, Provenance, Status
 
@@ -35,7 +36,7 @@ _FAULTS = frozenset({Status.FALSE.value, GroupState.NOT_READY.value, GroupState.
 
 
 def observation_intent(
-    found: Discovered, report: DeploymentReport, memory: judging.Stored, stored: Stored, observer: str
+    found: Discovered, report: DeploymentReport, memory: Memory, stored: Stored, observer: str
 ) -> Intent:
     """The whole status of the observation. Where only a duration in a text differs, the stored text stays."""
     if report.phase is Phase.DELETING:
@@ -76,6 +77,22 @@ def target_intent(found: Discovered, report: DeploymentReport, stored: Stored) -
             if item.provenance is Provenance.COMPUTED
         ),
         prefix=PREFIX,
+    )
+
+
+def gist_of(judged: Judged) -> tuple[object, ...]:
+    """What of a verdict is worth a look at once when it changes; the texts around it may wait for a few seconds."""
+    main = judged.explanation.main
+    findings = judged.explanation.others if main is None else (main, *judged.explanation.others)
+    return (
+        judged.phase,
+        judged.phase_message,
+        judged.role_summary,
+        judged.endpoint,
+        judged.convergence.serving,
+        [(role.name, role.desired, role.ready, role.endpoints) for role in judged.roles],
+        [(item.type, item.reason) for item in findings],
+        judged.retirement.record if judged.retirement is not None else None,
     )
 
 
