@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 
 from exporters.canary import CanaryApi
 from router_contract.canary_results import Decision, Reason, Verdict
+from router_contract.fields import parse_seconds
 from tests.exporters.canaries import Source, status, view
 
 DOCS = Path(__file__).parents[2] / "docs/canary"
@@ -36,9 +37,10 @@ class Asks(Protocol):
     async def __call__(self, method: str, path: str, /) -> tuple[int, Any] | None: ...
 
 
-async def argo(ask: Asks, seconds: float) -> str:
+async def argo(ask: Asks, seconds: float, **wrong: Any) -> str:
     """A web metric: errors are asked again after 10 s; limits are exceeded, not reached."""
     (metric,) = manifest("argo-rollouts.yaml")["spec"]["metrics"]
+    metric |= wrong
     web = metric["provider"]["web"]
     assert (metric["successCondition"], metric["failureCondition"]) == ('result == "Passed"', 'result == "Failed"')
     now, errors, failed, inconclusive, passed = 0.0, 0, 0, 0, 0
@@ -64,17 +66,25 @@ async def argo(ask: Asks, seconds: float) -> str:
     return HOLDS
 
 
-async def flagger(ask: Asks, seconds: float) -> str:
-    """Hooks: up to 202 is yes; anything else waits, and a rollback hook that says anything else does nothing."""
-    hooks = manifest("flagger.yaml")["spec"]["analysis"]["webhooks"]
-    assert {hook["type"] for hook in hooks} <= {"confirm-traffic-increase", "confirm-promotion", "rollback"}
-    now = 0.0
+async def flagger(ask: Asks, seconds: float, **wrong: Any) -> str:
+    """Hooks: up to 202 is yes; anything else waits, and a rollback hook that says anything else does nothing.
+
+    A hook of the type rollout that is not answered yes is a failed check; so many of them roll back.
+    """
+    plan = manifest("flagger.yaml")["spec"]["analysis"]
+    hooks = plan["webhooks"]
+    if not wrong:
+        assert {hook["type"] for hook in hooks} <= {"confirm-traffic-increase", "confirm-promotion", "rollback"}
+    now, failed = 0.0, 0
     while now <= seconds:
         yes = set()
-        for hook in hooks:
+        for hook in [hook | wrong for hook in hooks]:
             told = await ask("POST", path(hook["url"]))
             if told is not None and told[0] <= 202:
                 yes.add(hook["type"])
+        failed += bool(wrong) and "rollout" not in yes
+        if failed >= plan["threshold"]:
+            return "aborts"
         if "rollback" in yes:
             return "aborts"
         if yes:
@@ -83,12 +93,16 @@ async def flagger(ask: Asks, seconds: float) -> str:
     return HOLDS
 
 
-async def ome(ask: Asks, seconds: float) -> str:
+async def ome(ask: Asks, seconds: float, **wrong: Any) -> str:
     """A query: no answer and an empty one are inconclusive, and stall only after the ready timeout."""
     canary = manifest("ome.yaml")["rollout"]["groups"][0]["canary"]
     gate = canary["steps"][0]["analysis"]
     (metric,) = gate["metrics"]
     assert (canary["readyTimeout"], gate["onInconclusive"], metric["operator"]) == ("15m", "Hold", "GTE")
+    canary |= wrong
+    stall = parse_seconds(canary["readyTimeout"])
+    assert stall is not None
+    on_inconclusive = wrong.get("onInconclusive", gate["onInconclusive"])
     query = metric["query"].replace("{{ .CanaryRevision }}", "2")
     where = path(canary["prometheus"]["serverAddress"]) + "/api/v1/query?query=" + query
     now, failed = 0.0, 0
@@ -101,7 +115,9 @@ async def ome(ask: Asks, seconds: float) -> str:
         failed += bool(values)
         if failed >= gate["failureLimit"]:
             return "aborts"
-        if not values and now >= 15 * 60:
+        if not values and on_inconclusive == "Rollback":
+            return "aborts"
+        if not values and now >= stall:
             return "parks"
         now += 60.0
     return HOLDS
@@ -144,3 +160,30 @@ async def test_five_minutes_without_an_observer_move_nothing(name: str) -> None:
         return None
 
     assert await CLIENTS[name](nobody, OUTAGE) == HOLDS
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "moved"),
+    [
+        pytest.param("argo", {"consecutiveErrorLimit": 4}, "aborts", id="argo-with-its-own-default"),
+        pytest.param("argo", {"consecutiveErrorLimit": 29}, "aborts", id="argo-just-too-few"),
+        pytest.param("flagger", {"type": "rollout"}, "aborts", id="flagger-with-rollout-hooks"),
+        pytest.param("ome", {"readyTimeout": "4m"}, "parks", id="ome-with-a-short-ready-timeout"),
+        pytest.param("ome", {"onInconclusive": "Rollback"}, "aborts", id="ome-that-rolls-back-at-once"),
+    ],
+)
+async def test_the_same_outage_moves_a_client_with_other_limits(name: str, wrong: dict[str, Any], moved: str) -> None:
+    """The control: without the limits of our manifests the outage is felt, so the test above can fail."""
+
+    async def nobody(_: str, __: str) -> None:
+        return None
+
+    assert await CLIENTS[name](nobody, OUTAGE, **wrong) == moved
+
+
+async def test_argos_default_inconclusive_limit_pauses_at_the_first_unsure_answer() -> None:
+    async def unsure(_: str, __: str) -> tuple[int, Any]:
+        return 200, {"verdict": "Inconclusive"}
+
+    assert await argo(unsure, OUTAGE) == HOLDS
+    assert await argo(unsure, OUTAGE, inconclusiveLimit=0) == "pauses"
