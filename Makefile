@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Modules are compiled when they are first imported, into a cache of their own: installing is quick, the tree stays clean.
 export PYTHONPYCACHEPREFIX ?= $(CURDIR)/$(VENV)/pycache
 
-.PHONY: help demo test lint types layers unit lock clean bench wheel prove-main prove-kv prove-eligibility prove-kubernetes prove-panels prove-seen docs cluster-tools chart-files
+.PHONY: help demo test lint types layers unit lock clean bench wheel prove-main prove-kv prove-eligibility prove-canary prove-kubernetes prove-panels prove-seen docs cluster-tools chart-files
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -76,6 +76,9 @@ prove-kubernetes: $(VENV)/dev.stamp ## every proof about a cluster, on a real ku
 
 prove-eligibility: $(VENV)/dev.stamp ## every proof about eligibility
 	$(BIN)/python scripts/prove_eligibility.py
+
+prove-canary: $(VENV)/dev.stamp ## every proof about canary analysis and its gate
+	$(BIN)/python scripts/prove_canary.py
 
 fuzz: $(VENV)/dev.stamp ## ten minutes of CPU for each reader of foreign bytes
 	$(BIN)/python -m fuzz.all --seconds 600 --jobs 2

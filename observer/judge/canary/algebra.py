@@ -16,16 +16,6 @@ def all_of(verdicts: Iterable[Verdict]) -> Verdict:
     return min(verdicts, key=_ORDER.index, default=Verdict.INCONCLUSIVE)
 
 
-def any_of(verdicts: Iterable[Verdict]) -> Verdict:
-    """The best verdict; of none Inconclusive."""
-    return max(verdicts, key=_ORDER.index, default=Verdict.INCONCLUSIVE)
-
-
-def opposite(verdict: Verdict) -> Verdict:
-    """Failed and Passed change places; Inconclusive stays."""
-    return _ORDER[2 - _ORDER.index(verdict)]
-
-
 def compare(low: float, high: float | None, operator: Operator, limit: float) -> Verdict:
     """Whether a value in [``low``, ``high``] satisfies a threshold for sure, fails it for sure, or neither.
 

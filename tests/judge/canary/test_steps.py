@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from observer.judge.canary.algebra import all_of, any_of, compare, opposite
+from observer.judge.canary.algebra import all_of, compare
 from observer.judge.canary.attribution import PodFact, attribute
 from observer.judge.canary.counts import need_for_quantile, need_for_rate, time_to
 from observer.judge.canary.display import agreeing, duration, message, number
@@ -22,12 +22,10 @@ P, F, U = Verdict.PASSED, Verdict.FAILED, Verdict.INCONCLUSIVE
 LT, LTE, GT, GTE = Operator
 
 
-def test_and_or_not_are_strong_kleene() -> None:
+def test_the_worst_verdict_decides() -> None:
     for one, other in itertools.product((F, U, P), repeat=2):
         assert all_of([one, other]) is (F if F in {one, other} else U if U in {one, other} else P)
-        assert any_of([one, other]) is opposite(all_of([opposite(one), opposite(other)]))
     assert all_of([]) is U, "nothing checked is not a pass"
-    assert any_of([]) is U
 
 
 @pytest.mark.parametrize(
