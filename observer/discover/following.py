@@ -21,7 +21,7 @@ from observer.kube.records import Document, Pod
 from observer.kube.resources import PODS, Resource
 from router_contract.discovered import ObjectReference
 from router_contract.judging import MembershipProof
-from router_contract.platform_facts import SourceFault
+from router_contract.platform_facts import OperatorStatus, SourceFault
 
 Key = tuple[str, str]
 """Namespace and name of a target."""
@@ -151,12 +151,30 @@ class Followed:
         before = self.found.get(key)
         if target is None:
             return False
-        made = discover(
-            self.platform, target, self._world, now=now, refusal=refusal, conditions_map=self.conditions_map
-        )
+        at = self.heard(key[0], now)
+        made = discover(self.platform, target, self._world, now=at, refusal=refusal, conditions_map=self.conditions_map)
         self._needs(key, before.needed if before is not None else frozenset(), made.needed)
         self.found[key] = made
         return before is None or _content(before) != _content(made)
+
+    def heard(self, namespace: str, now: float) -> float:
+        """When the server last said anything about targets of a namespace (wall); now where no object stands for them."""
+        for source, place, feed in self._own:
+            if source == TARGET_SOURCE and place in {"", namespace}:
+                at = feed.informer.health.heard_at
+                return now if at is None else at.wall
+        return now
+
+    def refresh(self, now: float) -> None:
+        """What is watched and did not change is so as of the server's last word: the operators' words are as old as that."""
+        for key, found in self.found.items():
+            facts = found.discovered.facts
+            operator = facts.operator
+            if isinstance(operator, OperatorStatus):
+                operator = msgspec.structs.replace(operator, read_at=self.heard(key[0], now))
+                facts = msgspec.structs.replace(facts, operator=operator)
+                discovered = msgspec.structs.replace(found.discovered, facts=facts)
+                self.found[key] = msgspec.structs.replace(found, discovered=discovered)
 
     def _needs(self, key: Key, before: frozenset[Need], after: frozenset[Need]) -> None:
         for need in before - after:
@@ -287,6 +305,6 @@ def _content(found: Found) -> tuple[object, ...]:
     """What of a finding matters to others: not when it was made."""
     facts = found.discovered.facts
     operator = facts.operator
-    if isinstance(operator, msgspec.Struct):
+    if isinstance(operator, OperatorStatus):
         facts = msgspec.structs.replace(facts, operator=msgspec.structs.replace(operator, read_at=0.0))
     return msgspec.structs.astuple(msgspec.structs.replace(found.discovered, facts=facts))

@@ -34,7 +34,8 @@ _log = logging.getLogger(__name__)
 
 class DiscoveryTuning(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds. ``debounce`` gathers changes, ``tick`` looks at the feeds' health, ``slice`` is the most CPU
-    time before others get a turn; a trouble is a fault after ``grace``; schemas are asked again after ``schemas``.
+    time before others get a turn; a trouble is a fault after ``grace``; schemas are asked again after ``schemas``; after
+    ``refresh`` what did not change is handed on again, as read now.
     """
 
     debounce: float = 0.1
@@ -42,6 +43,7 @@ class DiscoveryTuning(msgspec.Struct, frozen=True, kw_only=True):
     slice: float = 0.01
     grace: float = 10.0
     schemas: float = 300.0
+    refresh: float = 60.0
 
 
 class KubernetesDiscovery:
@@ -77,6 +79,7 @@ class KubernetesDiscovery:
         self._woken = asyncio.Event()
         self._started = False
         self._owed = True
+        self._refreshed = clock.now().mono
         self._shadowed: frozenset[tuple[str, DeploymentKey]] = frozenset()
         self.synced = False
         feeds = Feeds(client, clock, supervisor, watching, tuning.grace)
@@ -108,6 +111,7 @@ class KubernetesDiscovery:
             settled = [followed for followed in self._followed if followed.settled]
             if len(settled) < len(self._followed) and not self.synced:
                 continue
+            self._refresh()
             if await self._rebuild(settled) or self._owed:
                 self._owed = True
                 await self._apply(self.deployments())
@@ -162,6 +166,14 @@ class KubernetesDiscovery:
             return
         await asyncio.sleep(self._tuning.debounce)
         self._woken.clear()
+
+    def _refresh(self) -> None:
+        now = self._clock.now()
+        if now.mono - self._refreshed < self._tuning.refresh:
+            return
+        self._refreshed, self._owed = now.mono, True
+        for followed in self._followed:
+            followed.refresh(now.wall)
 
     async def _rebuild(self, settled: Sequence[Followed]) -> bool:
         """Build what is dirty; whether anything changed or went."""

@@ -14,6 +14,7 @@ from observer.discover.platforms import Platform, read_platform
 from observer.kube.client import ApiClient, ClientTuning
 from observer.supervise import BackOff, Supervisor
 from router_contract.discovered import Discovered, ObjectReference
+from router_contract.platform_facts import OperatorStatus
 from router_contract.targets import DeploymentKey
 from tests.fakes.kube_api import FakeKube
 from tests.kube.steady import QUICK, PlainCredentials, until
@@ -76,7 +77,7 @@ async def kube() -> AsyncIterator[FakeKube]:
 
 @contextlib.asynccontextmanager
 async def discovering(
-    kube: FakeKube, *platforms: Platform, grace: float = 30.0, **more: Any
+    kube: FakeKube, *platforms: Platform, grace: float = 30.0, refresh: float = 60.0, **more: Any
 ) -> AsyncIterator[tuple[KubernetesDiscovery, Heard]]:
     heard, clock = Heard(), SystemClock()
     client = ApiClient(PlainCredentials(kube.url), clock, ClientTuning(rate=1000.0, burst=1000.0, seconds=5.0))
@@ -88,7 +89,7 @@ async def discovering(
             supervisor=supervisor,
             apply=heard.apply,
             on_object=heard.objects.append,
-            tuning=DiscoveryTuning(debounce=0.01, tick=0.05, grace=grace),
+            tuning=DiscoveryTuning(debounce=0.01, tick=0.05, grace=grace, refresh=refresh),
             watching=QUICK,
             **more,
         )
@@ -276,3 +277,24 @@ async def test_the_proof_is_a_list_of_its_own(kube: FakeKube) -> None:
         assert len(proof.members or ()) == 3
         asked = [query for _, path, query in kube.log if path == "/api/v1/namespaces/ns/pods"]
         assert asked == [{"labelSelector": "thing=a", "limit": "500"}]
+
+
+async def test_what_is_watched_and_did_not_change_is_as_old_as_the_servers_last_word(kube: FakeKube) -> None:
+    thing(kube, "a", status={"phase": "Ready"})
+    async with discovering(kube, THINGS, refresh=0.05, grace=0.1) as (_, heard):
+        await until(lambda: heard.now == {"a": []})
+
+        def read_at() -> float:
+            operator = heard.of("a").facts.operator
+            assert isinstance(operator, OperatorStatus)
+            return operator.read_at
+
+        first, deployment = read_at(), heard.of("a").deployment
+        kube.bookmark()
+        await until(lambda: read_at() > first)
+        assert heard.of("a").deployment is deployment
+        await kube.down()
+        await until(lambda: not heard.of("a").deployment.complete)
+        last, count = read_at(), len(heard.applied)
+        await until(lambda: len(heard.applied) > count + 3)
+        assert read_at() == last

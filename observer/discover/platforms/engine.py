@@ -98,7 +98,7 @@ def discover(
     refusal: Refusal,
     conditions_map: bool | None = None,
 ) -> Found:
-    """One deployment. ``now`` is wall seconds; ``refusal`` judges the Pods' addresses."""
+    """One deployment. ``now`` (wall seconds) is when its object was last heard of; ``refusal`` judges the Pods' addresses."""
     document, reader, left = platform.document, Reader(world), list[Left]()
     scope = _scope(target)
     complete = reader.complete(target.namespace)

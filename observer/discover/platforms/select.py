@@ -130,7 +130,7 @@ class Selector:
         if not wants:
             return ()
         taken = []
-        for pod in self._candidates(rule, wants):
+        for pod in self._candidates(wants):
             if not fits(pod.labels, wants):
                 continue
             why = _ignored(pod) or self._owner_fault(rule.owner, pod)
@@ -142,17 +142,11 @@ class Selector:
                 taken.append(pod)
         return tuple(sorted(taken, key=lambda pod: pod.name))
 
-    def _candidates(self, rule: PodRule, wants: Sequence[Wanted]) -> Sequence[Pod]:
-        """As few Pods as one index gives: a label with a template is the most selective, then any exact one."""
-        exact = [each for each in wants if len(each.values) == 1 and not each.unless]
-        templated = {key for key, value in rule.labels if "{" in value}
+    def _candidates(self, wants: Sequence[Wanted]) -> Sequence[Pod]:
+        """As few Pods as one index gives; all of the namespace where no label is wanted exactly."""
+        exact = [(each.key, each.values[0]) for each in wants if len(each.values) == 1 and not each.unless]
         namespace = self._target.namespace
-        best = next((each for each in exact if each.key in templated), None)
-        if best is None:
-            best = exact[-1] if exact else None
-        if best is None:
-            return self._reader.in_namespace(namespace)
-        return self._reader.labelled(namespace, best.key, best.values[0])
+        return self._reader.fewest(namespace, exact) if exact else self._reader.in_namespace(namespace)
 
     def _owner_fault(self, chain: tuple[str, ...], pod: Pod) -> str:
         """Why a Pod is not the target's by its controllers, or nothing. A step that nobody may read is believed."""

@@ -60,12 +60,19 @@ class World:
 
     def labelled(self, namespace: str, key: str, value: str) -> Sequence[Pod]:
         """The Pods of a namespace with this label. The index of a key is made when it is first asked for."""
+        return tuple(self._index(key).get((namespace, value), {}).values())
+
+    def count(self, namespace: str, key: str, value: str) -> int:
+        """How many Pods of a namespace have this label."""
+        return len(self._index(key).get((namespace, value), {}))
+
+    def _index(self, key: str) -> dict[tuple[str, str], dict[str, Pod]]:
         index = self._labels.get(key)
         if index is None:
             index = self._labels[key] = {}
             for pod in self.pods():
                 _enter(index, key, pod)
-        return tuple(index.get((namespace, value), {}).values())
+        return index
 
     def with_pods(self, pods: Iterable[Pod]) -> World:
         """The same objects and faults with only these Pods, which are then the whole of them."""
@@ -116,6 +123,11 @@ class Reader:
         """As `World.labelled`."""
         self.needed.add(("label", namespace, key, value))
         return self._world.labelled(namespace, key, value)
+
+    def fewest(self, namespace: str, labels: Sequence[tuple[str, str]]) -> Sequence[Pod]:
+        """The Pods with the label of these that the fewest have. Whoever has all of them is among those, now and later."""
+        key, value = min(labels, key=lambda pair: self._world.count(namespace, *pair))
+        return self.labelled(namespace, key, value)
 
     def in_namespace(self, namespace: str) -> Sequence[Pod]:
         """As `World.in_namespace`."""
