@@ -329,6 +329,7 @@ class Other:
 
 async def test_what_another_replica_owns_is_asked_of_it_and_merged(tmp_path: Path) -> None:
     theirs = {
+        "missing": [{"pod": "", "source": "x", "reason": "y", "code": "OfTomorrow"}],
         "kind": "ModelDeploymentMetrics",
         "metadata": {"name": "code", "namespace": "prod"},
         "partial": False,
@@ -349,6 +350,7 @@ async def test_what_another_replica_owns_is_asked_of_it_and_merged(tmp_path: Pat
         assert (await client.get(code))[2]["timestamp"] == "theirs"
         _, _, table = await client.get(code, TABLE)
         assert table["rows"][0]["cells"][0] == "code"
+        assert table["rows"][0]["cells"][-1] == "1: x: y", "a code of a later version matters"
         _, _, found = await client.get(LIST)
         by_name = {(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in found["items"]}
         assert by_name["prod", "code"]["timestamp"] == "theirs"
