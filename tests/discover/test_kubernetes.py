@@ -109,6 +109,12 @@ def pod(kube: FakeKube, name: str, metadata: dict[str, Any] | None = None, **lab
     )
 
 
+def fail(kube: FakeKube) -> None:
+    """Every watch is cut and every further call refused, kept connections included."""
+    kube.faults.extend([("GET", 503, "no server is ready")] * 100_000)
+    kube.cut_watches()
+
+
 async def test_a_change_builds_only_whom_it_concerns(kube: FakeKube) -> None:
     for name in ("a", "b"):
         thing(kube, name)
@@ -205,7 +211,7 @@ async def test_a_trouble_that_passes_is_none_and_one_that_stays_makes_lists_inco
     pod(kube, "a-0", thing="a")
     async with discovering(kube, THINGS, grace=0.3) as (discovery, heard):
         await until(lambda: heard.now == {"a": ["a-0"]})
-        await kube.down()
+        fail(kube)
         await until(lambda: not heard.of("a").deployment.complete)
         assert heard.now == {"a": ["a-0"]}
         assert {(fault.kind, fault.why) for fault in heard.of("a").facts.sources} == {
@@ -213,7 +219,7 @@ async def test_a_trouble_that_passes_is_none_and_one_that_stays_makes_lists_inco
             ("Thing", "Failing"),
         }
         assert "list of" in discovery.sources()[0].detail or "look" in discovery.sources()[0].detail
-        await kube.up()
+        kube.faults.clear()
         await until(lambda: heard.of("a").deployment.complete and heard.of("a").facts.sources == ())
 
 
@@ -290,10 +296,11 @@ async def test_what_is_watched_and_did_not_change_is_as_old_as_the_servers_last_
             return operator.read_at
 
         first, deployment = read_at(), heard.of("a").deployment
+        await kube.opened(2)
         kube.bookmark()
         await until(lambda: read_at() > first)
         assert heard.of("a").deployment is deployment
-        await kube.down()
+        fail(kube)
         await until(lambda: not heard.of("a").deployment.complete)
         last, count = read_at(), len(heard.applied)
         await until(lambda: len(heard.applied) > count + 3)
