@@ -11,14 +11,14 @@ from typing import Final
 
 import msgspec
 
-from observer.app.canary_sides import ROUTER, Kept, Sides, Way, authority, plain
+from observer.app.canary_sides import ROUTER, Kept, Sides, Way, authority, counted_of, plain
 from observer.fleet import Record, sources
 from observer.judge.canary.warmup import warm_from
-from observer.measure.canary_cells import Counted, Gathering, Number, Part, by_label
+from observer.measure.canary_cells import Counted, Gathering, Part, by_label
 from observer.store import Store
 from router_contract.canary import Analysis, CanaryAnalysis, MeasuredBy, NativeKind, NativeMetric
 from router_contract.canary_inputs import Baseline, BaselineKind, CountWindow, Mix, NativeObservation
-from router_contract.readings import Histogram, Instant
+from router_contract.readings import Instant
 from router_contract.signals import SIGNALS
 from router_contract.targets import Component, DeploymentKey, Member, Ready, TargetKey
 from router_contract.vocabulary import Absence, Term
@@ -206,7 +206,7 @@ class NativeSource:
             for name in names:
                 for record in self._records(sides, way.by, name):
                     if record.chain.totals is not None:
-                        found = _read(record, measure, way, "")
+                        found = counted_of(record, measure, way, "")
                         yield record, name, found.get("", Counted())
             return
         workers = {authority(sides.members[name]): name for name in names}
@@ -214,7 +214,7 @@ class NativeSource:
         for record in self._records(sides, way.by, some) if some is not None else ():
             if record.chain.totals is None:
                 continue
-            for worker, counted in _read(record, measure, way, _WORKER).items():
+            for worker, counted in counted_of(record, measure, way, _WORKER).items():
                 name = workers.get(plain(worker), "")
                 if name:
                     yield record, name, counted
@@ -325,23 +325,6 @@ def _native(analysis: Analysis) -> dict[str, NativeMetric]:
 
 def _terms(record: Record, signal: str) -> Iterable[Term]:
     return (term for term in record.vocabulary.terms if term.signal == signal) if record.vocabulary is not None else ()
-
-
-def _read(record: Record, measure: NativeMetric, way: Way, label: str) -> dict[str, Counted]:
-    """One record's totals of a metric, by a label's value."""
-    if record.chain.totals is None:
-        return {}
-    first = by_label(record.chain.totals, way.signal, measure.where, label)
-    whole: Mapping[str, Number] = {} if way.total is None else by_label(record.chain.totals, way.total, (), label)
-    found = {}
-    for name in first.keys() | whole.keys():
-        value, total = first.get(name), whole.get(name)
-        found[name] = Counted(
-            events=value if isinstance(value, float) else None,
-            total=total if isinstance(total, float) else None,
-            histogram=value if isinstance(value, Histogram) else None,
-        )
-    return found
 
 
 def _ended(record: Record) -> float:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
 import msgspec
 
+from observer.fleet import Record
 from observer.judge.canary.attribution import PodFact, attribute
+from observer.measure.canary_cells import Counted, Number, by_label
 from router_contract.canary import CanaryAnalysis, MeasuredBy, NativeMetric
 from router_contract.canary_inputs import CountWindow, Mix
+from router_contract.readings import Histogram
 from router_contract.targets import Deployment, Member, RoleKind
 
 ROUTER: Final = "router"
@@ -86,3 +89,20 @@ def plain(worker: str) -> str:
     return (
         worker.partition("://")[2].partition("/")[0].partition("@")[0] if "://" in worker else worker.partition("@")[0]
     )
+
+
+def counted_of(record: Record, measure: NativeMetric, way: Way, label: str) -> dict[str, Counted]:
+    """One record's totals of a metric, by a label's value."""
+    if record.chain.totals is None:
+        return {}
+    first = by_label(record.chain.totals, way.signal, measure.where, label)
+    whole: Mapping[str, Number] = {} if way.total is None else by_label(record.chain.totals, way.total, (), label)
+    found = {}
+    for name in first.keys() | whole.keys():
+        value, total = first.get(name), whole.get(name)
+        found[name] = Counted(
+            events=value if isinstance(value, float) else None,
+            total=total if isinstance(total, float) else None,
+            histogram=value if isinstance(value, Histogram) else None,
+        )
+    return found
