@@ -23,9 +23,9 @@ from router_contract.diagnosis import Examined
 from router_contract.targets import Deployment, DeploymentKey
 
 PATH = "/api/v1/namespaces/{namespace}/modeldeployments/{name}/doctor"
-MOST = 200
+MOST = 100
 """Targets examined at once; of a larger deployment the answer says how many were left out."""
-AT_ONCE = 100
+AT_ONCE = 16
 STEP_SECONDS = 1.5
 """How long one step of an examination that the route runs may take: the whole stays below one answer's time."""
 KEPT_SECONDS = 10.0

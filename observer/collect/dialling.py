@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import ipaddress
 import socket
 
 from observer.clock import Clock
@@ -28,6 +29,9 @@ _REACH = {
 
 async def dial(host: str, port: int, seconds: float, clock: Clock) -> Dial:
     """Connect to an address (not a name) within ``seconds``; never raises for what a network does."""
+    if _without_zone(host):
+        detail = "a link-local address needs its zone, as fe80::1%eth0"
+        return Dial(port=port, reach=Reach.FAILED, detail=detail)
     began = clock.now().mono
     writer: asyncio.StreamWriter | None = None
     try:
@@ -48,6 +52,15 @@ async def dial(host: str, port: int, seconds: float, clock: Clock) -> Dial:
     finally:
         if writer is not None:
             writer.transport.abort()
+
+
+def _without_zone(host: str) -> bool:
+    """Whether an address says nothing of the interface that it needs; not every loop refuses to dial it."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return isinstance(address, ipaddress.IPv6Address) and address.is_link_local and address.scope_id is None
 
 
 def is_here(address: str) -> bool:

@@ -164,7 +164,8 @@ class Doctor:
             table = likely(got.data[:_BODY], _tables())
         kept = Answer(content_type=got.content_type[:100], size=len(got.data.strip()), head=head)
         kept = msgspec.structs.replace(kept, software=table.name if table is not None else "")
-        found = contents(got.data[:_BODY], table, version, _tables())
+        # Nothing is kept of its plans, so it costs more than a scrape: the loop is not made to wait for it.
+        found = await asyncio.to_thread(contents, got.data[:_BODY], table, version, tuple(_tables()))
         looks = head.lstrip()[:1] in {"<", "{", "["} or not kept.size
         if looks or (found.names == 0 and not head.lstrip().startswith("#")):
             detail = "no sample line in it" if kept.size else "an empty body"
