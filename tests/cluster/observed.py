@@ -159,8 +159,11 @@ class Observed:
 
 
 @contextlib.asynccontextmanager
-async def observed(cluster: ControlPlane, namespace: str, *, create: bool = True) -> AsyncIterator[Observed]:
-    """A simulated deployment with its objects in a namespace of its own, and an observer of that namespace."""
+async def observed(cluster: ControlPlane, namespace: str, *, dead: bool = False) -> AsyncIterator[Observed]:
+    """A simulated deployment with its objects in a namespace of its own, and an observer of that namespace.
+
+    ``dead``: no engine answers when the observer begins.
+    """
     define(cluster, KIND)
     define(cluster, OURS)
     cluster.namespace(namespace)
@@ -168,8 +171,10 @@ async def observed(cluster: ControlPlane, namespace: str, *, create: bool = True
     async with SimulatedFleet(small_fleet(), clock=SystemClock()) as fleet:
         (simulated,) = fleet.deployments.values()
         operated = Operated(cluster, namespace, simulated)
-        if create:
-            await asyncio.to_thread(operated.create)
+        await asyncio.to_thread(operated.create)
+        for replica in simulated.replicas if dead else ():
+            await replica.engine.die()
+            await asyncio.to_thread(operated.pod_says, replica.engine.name, ready=False)
         process.start()
         try:
             yield Observed(cluster, fleet, operated, process)

@@ -183,15 +183,7 @@ async def test_the_observation_goes_with_its_object_and_a_new_one_has_no_past(pl
 
 
 async def test_ready_needs_the_cluster_and_not_the_engines(plane: ControlPlane) -> None:
-    async with observed(plane, "ready", create=False) as world:
-        await world.until(lambda: world.process.ask("/readyz")[0] == 200, "ready with nothing to watch")
-        await asyncio.to_thread(world.process.stop)
-        for replica in world.operated.simulated.replicas:
-            await replica.engine.die()
-        await asyncio.to_thread(world.operated.create)
-        for replica in world.operated.simulated.replicas:
-            await asyncio.to_thread(world.operated.pod_says, replica.engine.name, ready=False)
-        world.process.start()
+    async with observed(plane, "ready", dead=True) as world:
         await world.until(lambda: world.process.ask("/readyz")[0] == 200, "ready while no engine answers")
         await world.until(lambda: world.operated.status.get("summary"), "it is observed")
         assert world.operated.status["summary"]["eligible"] in {"0", "Unknown"}
