@@ -102,3 +102,6 @@ sbom: $(VENV)/dev.stamp ## a CycloneDX document of what is installed, into artif
 
 prove-hardening: $(VENV)/dev.stamp ## every proof about hostile input, faults, limits and secrets
 	$(BIN)/python scripts/prove_hardening.py
+
+soak: $(VENV)/dev.stamp ## an hour of faults with a ledger that knows the truth
+	$(BIN)/python scripts/soak.py --seconds 3600

@@ -21,7 +21,7 @@ from observer.collect.options import CanaryProvider, CanarySettings, KvEventSett
 from observer.collect.resolve import Resolver
 from observer.persist import StateError, StateFile
 from observer.settings import JudgingSettings, RouterSettings, Settings, WindowSettings, load_files
-from router_contract.canary import Source
+from router_contract.canary import CanaryAnalysis, Source, TargetRef
 from router_contract.readings import Instant
 from router_contract.targets import DeploymentKey
 from tests.judge.canary.build import analysis, definition, promql
@@ -117,8 +117,7 @@ class Soak:
                     SABOTAGES[self.sabotage](watcher)
                 async with watcher:
                     await watcher.watch(load_files([file]).deployments)
-                    gate = definition(analysis(promql(), interval=1.0, failure_limit=50))
-                    await watcher.canaries.watch([msgspec.structs.replace(gate, source=Source(provider="p"))])
+                    await watcher.canaries.watch([_canary()])
                     try:
                         await self._play(watcher, made, publishers, state, ledger, seconds)
                     finally:
@@ -145,7 +144,8 @@ class Soak:
             replicas = []
             for place, (name, engine) in enumerate(every[start : start + EACH], start):
                 host = f"{name}.soak" if place < NAMED else engine.host
-                member: dict[str, object] = {"address": f"{host}:{engine.port}", "name": name}
+                revision = "1" if place % 2 else "2"
+                member: dict[str, object] = {"address": f"{host}:{engine.port}", "name": name, "revision": revision}
                 if place < self.streams:
                     each = publishers.publishers[place]
                     member["kvEvents"] = [{"endpoint": each.endpoint, "replayEndpoint": each.replay_endpoint}]
@@ -191,6 +191,8 @@ class Soak:
             ledger.check(watcher)
         if ledger.waiting:
             ledger.violated("not recovered", f"{sorted(ledger.waiting)[:5]} after 15 s")
+        if ledger.samples < seconds / 4:
+            ledger.violated("not tried", f"only {ledger.samples} canary samples in {seconds:g} s")
         gc.collect()
         ledger.check_flat("memory (MiB)", memory, _memory(), MEMORY_MIB)
         ledger.check_flat("descriptors", files, _files(), FILES)
@@ -242,6 +244,20 @@ class Soak:
         self.healing = left
 
 
+def _canary() -> CanaryAnalysis:
+    """An analysis that asks the provider once a second and that no fault makes go back."""
+    gate = analysis(promql(), interval=1.0, failure_limit=1000, min_passes=1000)
+    target = TargetRef(kind="ModelDeployment", name="d0")
+    return msgspec.structs.replace(
+        definition(gate, ready_timeout=None),
+        namespace="default",
+        target=target,
+        stable="1",
+        canary="2",
+        source=Source(provider="p"),
+    )
+
+
 def _memory() -> float:
     """Resident memory in MiB."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / (1 << 20)
@@ -262,7 +278,7 @@ def figure(ledger: Ledger, seconds: float, targets: int, streams: int) -> str:
     return (
         f"soak of {seconds:g} s, {targets} targets, {streams} KV streams: {sum(ledger.violations.values())} violations"
         f"{f' ({found})' if found else ''}; faults {faults}; {ledger.recoveries} recoveries, worst "
-        f"{ledger.worst_recovery:.1f} s; {ledger.checks} looks at everything"
+        f"{ledger.worst_recovery:.1f} s; {ledger.checks} looks at everything, {ledger.samples} canary samples"
     )
 
 
