@@ -47,7 +47,9 @@ ALERT = b"\x15\x03\x03\x00\x02\x02\x46"
 """What a server of TLS sends that speaks no version that we speak."""
 SLOW = frozenset({"Hangs", "HostDropped", "PortDropped", "NameHangs", "KvPortDropped"})
 """Causes that show only when a step's time is over."""
-SECONDS = 0.6
+PROBED = frozenset({"SpeaksPlain", "NotHttp", "Truncated"})
+"""Causes for which TLS is tried on servers that wait for the end of a plain request."""
+SECONDS, PROBE_SECONDS, LONG = 0.6, 1.5, 5.0
 
 Made = AbstractAsyncContextManager[Subject]
 SCENARIOS: dict[str, tuple[Callable[[World], Made], str | None]] = {}
@@ -340,14 +342,14 @@ async def examined(made: Subject, fetcher: Fetcher, seconds: float = 5.0) -> Exa
 @pytest.mark.parametrize(("make", "cause"), SCENARIOS.values(), ids=SCENARIOS)
 async def test_each_cause_on_a_real_socket(make, cause: str | None, world: World, fetcher: Fetcher) -> None:
     async with make(world) as made:
-        found = await examined(made, fetcher, SECONDS if cause in SLOW else 5.0)
+        found = await examined(made, fetcher, SECONDS if cause in SLOW else PROBE_SECONDS if cause in PROBED else LONG)
     assert [each.cause for each in found.findings] == ([] if cause is None else [cause]), found
     assert found.well is (cause is None)
 
 
 def test_the_same_causes_on_the_loop_that_serves(world: World) -> None:
     """Another loop words TLS and broken connections otherwise; the findings are the same."""
-    quick = {name: each for name, each in SCENARIOS.items() if each[1] not in SLOW}
+    quick = {name: each for name, each in SCENARIOS.items() if each[1] not in SLOW | PROBED}
 
     async def all_of_them() -> dict[str, list[str]]:
         async with Fetcher(SystemClock(), LIMITS) as fetcher:
