@@ -250,7 +250,7 @@ class FailedStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class CanaryStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The published status: OME's fields with its meaning and spelling, then ours. Times are whole wall seconds.
 
-    ``metric_results`` are the required metrics of the last sample, all with one time; ``dry_run_results`` the others.
+    ``measured_share`` is the canary's percent of the requests, as counted. ``metric_results`` are the required metrics of the last sample, all with one time; ``dry_run_results`` the others.
     """
 
     target_id: str = msgspec.field(name="targetID")
@@ -259,6 +259,7 @@ class CanaryStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     current_step: int | None = msgspec.field(name="currentStep", default=None)
     step_entered: int | None = msgspec.field(name="stepEnteredTime", default=None)
     observed_weight: int | None = msgspec.field(name="observedTrafficWeight", default=None)
+    measured_share: int | None = msgspec.field(name="measuredRequestShare", default=None)
     promoted_through: str = msgspec.field(name="promotedThrough", default="")
     pre_step_hold: bool = msgspec.field(name="preStepHold", default=False)
     rolled_back: str = msgspec.field(name="rolledBackRevisionHash", default="")

@@ -30,6 +30,8 @@ BESIDE_PLATFORMS = {
     "ome": [
         {"name": "inferenceservices", "group": "ome.io", "plural": "inferenceservices"},
         {"name": "rolloutpolicies", "group": "ome.io", "plural": "rolloutpolicies"},
+        # Compared with the revision labels of Pods.
+        {"name": "endpointslices", "group": "discovery.k8s.io", "plural": "endpointslices"},
     ]
 }
 """Kinds that are read for canary analyses and that no platform's document may name, by platform."""

@@ -12,7 +12,7 @@ import msgspec
 from observer.app.canary_keeping import ABSENT, Keeper, KeepError
 from observer.app.canary_native import NativeSource
 from observer.app.canary_queries import QuerySource, SecretReader
-from observer.app.canary_sides import Kept, Sides
+from observer.app.canary_sides import Kept, RevisionEndpoints, Sides
 from observer.clock import Clock
 from observer.judge.canary.clocks import due_in, stalls_at
 from observer.judge.canary.condition import worst
@@ -94,9 +94,17 @@ class Canaries:
         self._queries = QuerySource(clock, settings)
         self._canaries: dict[DeploymentKey, _Canary] = {}
 
-    def use(self, keeper: Keeper, owns: Callable[[CanaryAnalysis], bool], read_secret: SecretReader) -> None:
-        """Keep states elsewhere, judge only what is ours, and read Secrets: what a cluster adds, before `run`."""
-        self._keeper, self._owns = keeper, owns
+    def use(
+        self,
+        keeper: Keeper,
+        owns: Callable[[CanaryAnalysis], bool],
+        read_secret: SecretReader,
+        endpoints: Callable[[CanaryAnalysis], RevisionEndpoints | None],
+    ) -> None:
+        """Keep states elsewhere, judge only what is ours, read Secrets, and compare revisions with their Services'
+        endpoints: what a cluster adds, before `run`.
+        """
+        self._keeper, self._owns, self._native.endpoints = keeper, owns, endpoints
         self._queries.read_secret = read_secret
 
     async def watch(self, definitions: Iterable[CanaryAnalysis], runs: Mapping[DeploymentKey, Run] = NO_RUNS) -> None:
@@ -187,7 +195,7 @@ class Canaries:
         sides = self._native.sides(definition)
         run = self._run(definition, sides)
         outcome = evaluate(definition, canary.state, Observations(run=run, sample=sample), now)
-        status = status_of(definition, run, outcome, run.weight)
+        status = self._status(canary, run, outcome, now)
         if not await self._stored(canary, outcome.state, status):
             canary.loaded = False
             return
@@ -208,6 +216,12 @@ class Canaries:
             )
         if canary.analysis is not None:
             self._native.look(sides, canary.analysis, canary.gathering, now)
+
+    def _status(self, canary: _Canary, run: Run, outcome: Outcome, now: Instant) -> CanaryStatus:
+        """What is published, with the measured share in whole percent: more would change with every request."""
+        share = None if canary.gathering is None else self._native.share(canary.gathering, now)
+        status = status_of(canary.definition, run, outcome, run.weight)
+        return msgspec.structs.replace(status, measured_share=None if share is None else round(100 * share))
 
     def _keep(self, canary: _Canary, sides: Sides, outcome: Outcome, now: Instant) -> None:
         """What stable counted in the step that was left is where the next begins."""

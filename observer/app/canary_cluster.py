@@ -14,8 +14,10 @@ from typing import Any, Final
 
 from observer.app.canary import Canaries
 from observer.app.canary_keeping import KeepError
+from observer.app.canary_sides import RevisionEndpoints
 from observer.clock import Clock
 from observer.discover.ome_canary import OmeUnit, ome_canaries
+from observer.judge.canary.template import variables
 from observer.kube.answers import Outcome
 from observer.kube.canary_state import CANARIES, Held, ensure, held, published, read, read_secret, standing, swap
 from observer.kube.client import ApiClient
@@ -33,6 +35,8 @@ _log = logging.getLogger(__name__)
 OME: Final = "ome.io"
 SERVICES: Final = Resource(group=OME, version="v1beta1", plural="inferenceservices", kind="InferenceService")
 POLICIES: Final = Resource(group=OME, version="v1beta1", plural="rolloutpolicies", kind="RolloutPolicy")
+SLICES: Final = Resource(group="discovery.k8s.io", version="v1", plural="endpointslices", kind="EndpointSlice")
+_SERVICE: Final = "kubernetes.io/service-name"
 MIRRORS: Final = "observer.modeldeployment.io/mirrors"
 """The label of objects that we keep for another platform's runs: their definition is the platform's, not their spec."""
 _SETTLE: Final = 0.2
@@ -130,8 +134,14 @@ class ClusterCanaries:
 
         self._namespaces = tuple(namespaces)
         self._objects, self._services, self._policies = map(informers, (CANARIES, SERVICES, POLICIES))
+        self._slices = informers(SLICES)
         keeper = ClusterKeeper(client, clock, self._conditions)
-        canaries.use(keeper, lambda made: owns(_target(made)), lambda space, name: read_secret(client, space, name))
+        canaries.use(
+            keeper,
+            lambda made: owns(_target(made)),
+            lambda space, name: read_secret(client, space, name),
+            self._endpoints,
+        )
 
     def changed(self) -> None:
         """Something that decides what is judged here has changed."""
@@ -161,7 +171,7 @@ class ClusterCanaries:
                     break
                 await asyncio.sleep(SERVED_PERIOD)
         async with asyncio.TaskGroup() as tasks:
-            for each in (*self._services, *self._policies):
+            for each in (*self._services, *self._policies, *self._slices):
                 tasks.create_task(each.run())
 
     async def reconcile(self) -> None:
@@ -208,6 +218,21 @@ class ClusterCanaries:
         else:
             _log.error("the CanaryAnalysis %s cannot be written: %s: %s", key, answer.outcome, answer.message)
         return answer.ok
+
+    def _endpoints(self, made: CanaryAnalysis) -> RevisionEndpoints | None:
+        """The Pods behind the Services of an OME service's two revisions; ``None`` while either is not known."""
+        values = variables(made, made.canary, made.stable)
+        wanted = {values["CanaryService"]: made.canary, values["StableService"]: made.stable}
+        if made.target.kind != SERVICES.kind or not all(each.health.complete for each in self._slices):
+            return None
+        found: dict[str, set[str]] = {}
+        for each in chain(*self._slices):
+            revision = wanted.get((each.body["metadata"].get("labels") or {}).get(_SERVICE, ""))
+            if revision and each.namespace == made.namespace:
+                references = (point.get("targetRef") or {} for point in each.body.get("endpoints") or ())
+                uids = {str(told["uid"]) for told in references if told.get("uid")}
+                found.setdefault(revision, set()).update(uids)
+        return found if len(found) == len(wanted) else None
 
     async def _refuse(self, document: Document, faults: str) -> None:
         """Say on an object why it is not judged; what was judged of it before stays."""

@@ -6,12 +6,12 @@ of the two it was stands in each observation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
-from observer.app.canary_sides import ROUTER, Kept, Sides, Way, authority, counted_of, plain
+from observer.app.canary_sides import ROUTER, Kept, RevisionEndpoints, Sides, Way, authority, counted_of, plain
 from observer.fleet import Record, sources
 from observer.judge.canary.warmup import warm_from
 from observer.measure.canary_cells import Counted, Gathering, Part, by_label
@@ -48,11 +48,13 @@ class NativeSource:
     def __init__(self, store: Store, fresh_seconds: float) -> None:
         self._store = store
         self._fresh = fresh_seconds
+        self.endpoints: Callable[[CanaryAnalysis], RevisionEndpoints | None] = lambda _: None
 
     def sides(self, definition: CanaryAnalysis) -> Sides:
         """The Pods as they are now."""
         key = DeploymentKey(definition.namespace, definition.target.name)
-        return Sides(definition, next((each for each in self._store.deployments() if each.key == key), None))
+        found = next((each for each in self._store.deployments() if each.key == key), None)
+        return Sides(definition, found, self.endpoints(definition))
 
     def look(self, sides: Sides, analysis: Analysis, gathering: Gathering, now: Instant) -> None:
         """Count what every Pod's reads grew by since the last look."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Final
 
@@ -17,6 +18,8 @@ from router_contract.readings import Histogram
 from router_contract.targets import Deployment, Member, RoleKind
 
 ROUTER: Final = "router"
+RevisionEndpoints = Mapping[str, AbstractSet[str]]
+"""The Pod UIDs behind each revision's own Service."""
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +43,9 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
 class Sides:
     """The Pods of an analysis's component at one moment, by revision."""
 
-    def __init__(self, definition: CanaryAnalysis, deployment: Deployment | None) -> None:
+    def __init__(
+        self, definition: CanaryAnalysis, deployment: Deployment | None, endpoints: RevisionEndpoints | None = None
+    ) -> None:
         self.definition = definition
         self.deployment = deployment
         found = [] if deployment is None else list(_members(deployment, definition.component))
@@ -50,7 +55,7 @@ class Sides:
             for each in found
             if not each.ancillary
         ]
-        told = attribute(facts, definition.canary, definition.stable, None)
+        told = attribute(facts, definition.canary, definition.stable, endpoints)
         self.canary, self.stable = told.canary, told.stable
         self.unattributed = tuple(name for name, _ in told.unattributed)
 

@@ -23,6 +23,7 @@ from observer.kube.client import ApiClient, ClientTuning
 from observer.kube.intent import WantedCondition
 from observer.settings import Settings
 from observer.store import Store
+from router_contract.canary import TargetRef
 from router_contract.canary_inputs import Observations, Run
 from router_contract.canary_results import CanaryState, Reason
 from router_contract.readings import Instant
@@ -68,7 +69,13 @@ async def api() -> AsyncIterator[tuple[FakeKube, ApiClient]]:
 DECLARED = {
     *("targetID", "canaryRevisionHash", "stableRevisionHash", "currentStep", "stepEnteredTime", "analysisFailedChecks"),
     *("decision", "reason", "message", "failureLimit", "steps", "summary", "stored", "verdict", "sampleID"),
-    *("lastEvaluationTime", "lastConclusiveEvaluationTime", "metricResults", "observedTrafficWeight"),
+    *(
+        "lastEvaluationTime",
+        "lastConclusiveEvaluationTime",
+        "metricResults",
+        "observedTrafficWeight",
+        "measuredRequestShare",
+    ),
     *("rolledBackRevisionHash", "failed", "analysisConfigInvalid", "promotedThrough", "preStepHold"),
 }
 
@@ -313,3 +320,32 @@ async def test_a_run_of_ome_has_an_object_that_keeps_its_state_and_goes_with_its
         assert "PolicyNotFound" in made.cluster.problems[0]
         kube.put(POLICIES.plural, "p", base="/apis/ome.io/v1beta1", spec={"canary": {"steps": [{"traffic": 100}]}})
         await until(lambda: not made.cluster.problems)
+
+
+async def test_endpoints_of_both_revisions_are_compared_once_they_are_known() -> None:
+    """Report 22: a Service of the canary that still selects a Pod of stable must not lend it to the canary."""
+    base = "/apis/discovery.k8s.io/v1"
+
+    def put_slice(kube: FakeKube, revision: str, *uids: str) -> None:
+        name = f"chat-engine-rev-{revision}"
+        points = [{"targetRef": {"kind": "Pod", "uid": uid}} for uid in uids]
+        labels = {"kubernetes.io/service-name": name}
+        kube.put("endpointslices", f"{name}-x", base=base, metadata={"labels": labels}, endpoints=[*points, {}])
+
+    async with api() as (kube, client), following(client) as made:
+        body = service()
+        body["metadata"] = {}
+        kube.put(SERVICES.plural, "chat", base="/apis/ome.io/v1beta1", **body)
+        key = DeploymentKey("ns", "ome-chat-engine")
+        await until(lambda: made.canaries.canary(key))
+        view = made.canaries.canary(key)
+        assert view is not None
+        put_slice(kube, "new", "u1")
+        put_slice(kube, "other", "u9")
+        await asyncio.sleep(0.3)
+        assert made.cluster._endpoints(view.definition) is None, "stable's Service is not known"
+        put_slice(kube, "old", "u2", "u1")
+        wanted = {"new": {"u1"}, "old": {"u1", "u2"}}
+        await until(lambda: made.cluster._endpoints(view.definition) == wanted)
+        other = msgspec.structs.replace(view.definition, target=TargetRef(kind="ModelDeployment", name="chat"))
+        assert made.cluster._endpoints(other) is None, "only OME has Services of that name"
