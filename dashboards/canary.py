@@ -78,6 +78,8 @@ def _over_time() -> list[Builder[Panel]]:
     return [
         lines("Values", "modeldeployment_canary_metric_value of both sides, each in its metric's unit.", *both("value"), least=None, nothing=NOTHING),
         lines("Samples", "modeldeployment_canary_metric_samples of both sides.", *both("samples"), nothing=NOTHING),
+        lines("Requests that the canary got", "modeldeployment_canary_request_share: measured since the step began.", Query(_of("request_share"), ANALYSIS), unit="percentunit", most=1.0, nothing=NOTHING),
+        lines("Traffic that was programmed", "modeldeployment_canary_traffic_weight: what the controller says.", Query(_of("traffic_weight"), ANALYSIS), unit="percentunit", most=1.0, nothing="nobody tells a weight"),
         lines("Evidence against the canary", "modeldeployment_canary_metric_evidence_log: its natural logarithm; 3.0 convicts one metric at 5 %.", Query(evidence, METRIC), least=None, nothing=NOTHING),
         states("Verdict by metric", "modeldeployment_canary_metric_verdict.", Query(f"{_verdict('Passed')} - {_verdict('Inconclusive')}", METRIC), texts=VERDICTS, nothing=NOTHING),
         lines("Decisions by reason", "modeldeployment_canary_decisions_total per second. The observer decides nothing itself: it says so.", Query(decisions, f"{ANALYSIS} {{{{decision}}}} {{{{reason}}}}"), unit="ops", nothing=NOTHING),

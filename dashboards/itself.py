@@ -34,6 +34,7 @@ def _now() -> list[Builder[Panel]]:
         tile("Resident memory", "process_resident_memory_bytes.", Query(f"max(process_resident_memory_bytes{{{IS}}} and on ({WHO}) observer_build_info{{{IS}}})"), unit="bytes"),
         tile("Series exposed", "observer_exposed_series.", Query(f"sum({best('cluster, family', f'observer_exposed_series{{{IS}}}')})")),
         tile("Status writes failing", "observer_status_writes_total with result error, per second.", Query(f'sum(rate(observer_status_writes_total{{{IS}, result="error"}}[{WINDOW}]))'), unit="ops", nothing="nothing is written, or not known", colours=steps((0.001, RED))),
+        tile("Events not told", "observer_events_total with result limited or error, per second.", Query(f'sum(rate(observer_events_total{{{IS}, result!~"ok|counted"}}[{WINDOW}]))'), unit="ops", nothing="all were told, or not known", colours=steps((0.001, ORANGE))),
         rows("Builds", "observer_build_info.", Query(best(f"{WHO}, version, python", f"observer_build_info{{{IS}}}"), column="runs"), height=4),
     ]  # fmt: skip
 
