@@ -136,6 +136,7 @@ async def test_every_panel_returns_data_in_some_scenario(tmp_path: Path, capsys:
             SimulatedFleet(demo_fleet(rate=2.0), clock=clock, hooks=publishing(clock))
         )
         watcher = await stack.enter_async_context(Watcher(SETTINGS, clock))
+        watcher.tally.event_told("limited")
         watcher.tally.status_written("ModelDeploymentObservation", "error")  # nothing writes outside a cluster
         described = tmp_path / "fleet.yaml"
 
