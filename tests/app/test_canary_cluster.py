@@ -175,7 +175,7 @@ async def test_a_damaged_state_is_named_and_replaced(caplog: pytest.LogCaptureFi
 class Cluster:
     """A whole `ClusterCanaries` without Pods: judging runs, nothing can be measured."""
 
-    def __init__(self, client: ApiClient, **settings: Any) -> None:
+    def __init__(self, client: ApiClient, namespaces: tuple[str, ...] = (), **settings: Any) -> None:
         self.settings = Settings(canary=CanarySettings(**settings))
         self.clock = TurnedClock()
         store = Store(self.clock, policy_of(self.settings), limits_of(self.settings), SelfMetrics("1", "3"))
@@ -187,6 +187,7 @@ class Cluster:
             self.canaries,
             owns=lambda _: self.owned,
             chance=lambda: 0.5,
+            namespaces=namespaces,
             tuning=QUICK,
         )
 
@@ -196,8 +197,8 @@ class Cluster:
 
 
 @contextlib.asynccontextmanager
-async def following(client: ApiClient, **settings: Any) -> AsyncIterator[Cluster]:
-    made = Cluster(client, **settings)
+async def following(client: ApiClient, namespaces: tuple[str, ...] = (), **settings: Any) -> AsyncIterator[Cluster]:
+    made = Cluster(client, namespaces, **settings)
     tasks = [asyncio.ensure_future(each()) for each in (made.cluster.run, made.canaries.run)]
     try:
         yield made

@@ -26,6 +26,7 @@ from router_contract.canary_inputs import Baseline, BaselineKind, Mix, Observati
 from router_contract.canary_results import CanaryState, MetricResult, SampleFate, Verdict
 from router_contract.readings import Instant
 from router_contract.targets import DeploymentKey
+from tests.app.test_canary_cluster import following
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.running import client_for
 from tests.judge.canary.build import (  # fmt: skip
@@ -42,6 +43,7 @@ from tests.judge.canary.build import (  # fmt: skip
     relative,
     window,
 )
+from tests.kube.steady import until
 
 pytestmark = pytest.mark.cluster
 CRD = Path(__file__).parents[2] / "charts/observer/crds/canaryanalyses.yaml"
@@ -49,6 +51,14 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "/apis/observer.modeldeployment.io/v1alpha1"
 QUERY = {"name": "errors", "query": "up", "operator": "LT", "threshold": "0.01"}
 NATIVE = {"name": "ttft", "relative": {"margin": 1.25}, "native": {"kind": "quantile", "signal": "time-to-first-token", "quantile": 0.95}}  # fmt: skip
+SHARE = {
+    "kind": "ratio",
+    "signal": "router-worker-outcomes",
+    "total": "router-worker-outcomes",
+    "where": {"outcome": "failure"},
+}
+WORKERS = {"name": "share", "operator": "LT", "threshold": "0.1", "native": SHARE}
+MERGE = "application/merge-patch+json"
 ANALYSIS = {"interval": "30s", "failureLimit": 3, "warmUp": {"time": "60s"}, "metrics": [QUERY, NATIVE]}
 SPEC: dict[str, Any] = {
     "targetRef": {"kind": "ModelDeployment", "name": "chat"},
@@ -260,3 +270,32 @@ async def test_an_object_made_anew_under_its_name_inherits_nothing(defined: Cont
     create(defined, space, SPEC)
     assert await keeper.swap(key, version, outcome.state, status_of(made, run, outcome)) is None
     assert (await keeper.load(key))[1] is None
+
+
+async def test_an_object_is_judged_and_a_second_life_goes_on_where_the_first_ended(
+    defined: ControlPlane, client: ApiClient
+) -> None:
+    space = defined.namespace("canary-lives")
+    create(defined, space, changed("steps.0.analysis.metrics", [WORKERS]))
+
+    def told() -> dict[str, Any]:
+        return dict(defined.call("GET", f"{GROUP}/namespaces/{space}/canaryanalyses/c").get("status", {}))
+
+    async with following(client, namespaces=(space,)):
+        await until(lambda: told().get("decision"), 20.0)
+    first = told()
+    assert (first["decision"], first["reason"]) == ("Hold", "Capacity")
+    async with following(client, namespaces=(space,)) as second:
+        await until(lambda: second.canaries.canaries() and second.canaries.canaries()[0].status, 20.0)
+        defined.call("PATCH", f"{GROUP}/namespaces/{space}/canaryanalyses/c", {"spec": {"readyTimeout": "20m"}}, MERGE)
+        await asyncio.sleep(1.0)
+        created = create(defined, space, changed("steps.0.analysis.metrics", [{**WORKERS, "threshold": "7"}]), "bad")
+        assert created
+        bad = f"{GROUP}/namespaces/{space}/canaryanalyses/bad"
+        await until(lambda: defined.call("GET", bad).get("status", {}).get("conditions"), 20.0)
+        (condition,) = defined.call("GET", bad)["status"]["conditions"]
+        assert (condition["type"], condition["status"], condition["reason"]) == ("Accepted", "False", "Invalid")
+        assert "wanted a share from 0 to 1" in condition["message"]
+    second_told = told()
+    assert second_told["stepEnteredTime"] == first["stepEnteredTime"]
+    assert [each["status"] for each in second_told["conditions"]] == ["True", "True"]
