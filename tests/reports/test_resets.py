@@ -7,7 +7,7 @@ import math
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporters.document import metrics_document
@@ -49,6 +49,7 @@ def test_after_a_restart_the_new_value_is_the_increase() -> None:
 
 
 @row(50)
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 10**12), min_size=2, max_size=12))
 def test_no_increase_is_negative_whatever_a_producer_counts(counts: list[int]) -> None:
     kept, before = filled(), 0.0

@@ -19,6 +19,7 @@ from router_contract.targets import Component, Ready
 from router_contract.verdicts import DeploymentReport, TargetState
 from tests.collect.test_pool import pooled, until
 from tests.collect.test_pool import target as readable
+from tests.discover.platforms.shapes import find, md, pod, router_pod
 from tests.fakes import hostile
 from tests.fakes.hostile import reply, serving
 from tests.fakes.kube_api import FakeKube
@@ -156,6 +157,21 @@ def test_ready_with_a_closed_serving_port_is_down() -> None:
     assert found.standing is not Standing.PROGRESSING
     ungated = build.member(ready=Ready.TRUE, readiness_gated=False)
     assert eligible(ungated, evidence=(gone,)) != "Eligible"
+
+
+@row(14)
+def test_the_serving_port_is_the_one_that_is_named_and_not_the_first() -> None:
+    ports = [{"containerPort": 5600, "name": "nixl"}, {"containerPort": 8123, "name": "http"}]
+    engine = pod("chat-a", annotations={"prometheus.io/port": "8123"}, container={"ports": ports})
+    router = router_pod()
+    router["spec"]["containers"][-1]["ports"] = [{"containerPort": 5600, "name": "nixl"}, *ports[1:]]
+    found = find(md(spec={"router": {"name": "sglang-gateway"}}), engine, router).discovered.deployment
+    (member,) = found.roles[0].members()
+    assert member.metrics is not None
+    assert member.api is not None
+    assert (member.metrics.port, member.api.port) == (8123, 8123)
+    assert found.router is not None
+    assert [each.api.port for each in found.router.members if each.api is not None] in ([8123], [])
 
 
 @row(15)

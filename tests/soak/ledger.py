@@ -19,7 +19,7 @@ SLACK = 1.0
 GRACE = 10.0
 """Seconds after a restart within which a publisher's new life is found."""
 MEMORY_MIB = 48.0
-FILES = 40
+FILES = 80
 
 
 class Ledger:
@@ -28,7 +28,8 @@ class Ledger:
     def __init__(self, engines: Mapping[str, Engine], settings: Settings) -> None:
         self._engines = engines
         self._fresh = settings.scrape.fresh_seconds + SLACK
-        self._gone = 2 * settings.scrape.period + settings.judging.period + SLACK
+        self._gone = 2 * settings.scrape.period + SLACK
+        self._passes = (0.0, 0.0)
         self.violations: Counter[str] = Counter()
         self.first: dict[str, str] = {}
         self.faults: Counter[str] = Counter()
@@ -44,9 +45,12 @@ class Ledger:
         self.first.setdefault(rule, detail)
 
     def check(self, watcher: Watcher) -> None:
-        """Values and eligibility of every deployment."""
+        """Values and eligibility of a quarter of all deployments; four looks see every one."""
         self.checks += 1
-        for key in watcher.source.keys():  # noqa: SIM118 - a source is no mapping
+        last = watcher.judging.last_pass
+        if last is not None and last.mono != self._passes[1]:
+            self._passes = (self._passes[1], last.mono)
+        for key in watcher.source.keys()[self.checks % 4 :: 4]:
             report = watcher.source.deployment(key)
             if report is not None:
                 self._values(report)
@@ -77,7 +81,8 @@ class Ledger:
                     del self.waiting[engine.name]
 
     def _eligible(self, report: DeploymentReport) -> None:
-        now = time.monotonic()
+        # What is shown was concluded in the last pass, or in the one before it while the last is under way.
+        now = self._passes[0]
         names = {member.uid: member.name for role in report.deployment.roles for member in role.members()}
         for role in report.role_status:
             for group in role.groups:
@@ -86,7 +91,7 @@ class Ledger:
                 for uid in group.generation.split("/"):
                     engine = self._engines.get(names.get(uid, ""))
                     if engine is not None and engine.dead and now - engine.since > self._gone:
-                        text = f"{engine.name} is eligible, {engine.mode} for {now - engine.since:.1f} s"
+                        text = f"{engine.name} was found eligible, {engine.mode} for {now - engine.since:.1f} s then"
                         self.violated("dead and eligible", text)
 
     def check_blocks(self, watcher: Watcher, publishers: Publishers, keys: list[tuple[DeploymentKey, str]]) -> None:

@@ -32,7 +32,7 @@ from tests.soak.sabotage import SABOTAGES
 EACH = 10
 NAMED = 5
 SETTINGS = Settings(
-    scrape=ScrapeSettings(period=2.0, timeout=0.8),
+    scrape=ScrapeSettings(period=2.0, timeout=0.8, keep_alive=5.0),
     judging=JudgingSettings(period=0.5),
     routers=RouterSettings(view_period=2.0, view_timeout=0.8, view_valid=10.0),
     windows=WindowSettings(span=10.0, max=60.0, expire_after=60.0),
@@ -167,8 +167,7 @@ class Soak:
     ) -> None:
         await asyncio.sleep(WARM_SECONDS)
         keys = [(DeploymentKey("default", name.split("-")[0]), name) for name in list(made)[: self.streams]]
-        files = _files()
-        memory, end = 0.0, time.monotonic() + seconds
+        memory, files, end = 0.0, 0, time.monotonic() + seconds
         begun, asked, turn = time.monotonic(), self.provider.asked, 0
         while (now := time.monotonic()) < end:
             if end - now > FAULT_SECONDS + 2:
@@ -182,7 +181,7 @@ class Soak:
                 await asyncio.sleep(0.15)
                 ledger.check_canary(watcher, asked if self.provider.asked == asked else self.provider.asked)
             if not memory and now - begun > min(30.0, seconds / 3):
-                memory = _memory()
+                memory, files = _memory(), _files()
         for _ in range(60):
             await self._heal(ledger, everything=True)
             if not ledger.waiting:
