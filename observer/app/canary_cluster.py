@@ -19,6 +19,7 @@ from observer.clock import Clock
 from observer.discover.ome_canary import OmeUnit, ome_canaries
 from observer.judge.canary.template import variables
 from observer.kube.answers import Outcome
+from observer.kube.cache import Change, ChangeKind
 from observer.kube.canary_state import CANARIES, Held, ensure, held, published, read, read_secret, standing, swap
 from observer.kube.client import ApiClient
 from observer.kube.informer import Informer
@@ -119,13 +120,15 @@ class ClusterCanaries:
         self._ensured: dict[DeploymentKey, Mapping[str, Any]] = {}
         self.problems: tuple[str, ...] = ()
 
-        def informers(resource: Resource) -> tuple[Informer[Document], ...]:
+        def informers(
+            resource: Resource, on_change: Callable[[Change[Document]], None]
+        ) -> tuple[Informer[Document], ...]:
             return tuple(
                 Informer(
                     client,
                     watched_documents(resource, namespace),
                     clock,
-                    on_change=lambda _: self._change.set(),
+                    on_change=on_change,
                     chance=chance,
                     tuning=tuning,
                 )
@@ -133,8 +136,11 @@ class ClusterCanaries:
             )
 
         self._namespaces = tuple(namespaces)
-        self._objects, self._services, self._policies = map(informers, (CANARIES, SERVICES, POLICIES))
-        self._slices = informers(SLICES)
+        self._objects = informers(CANARIES, self._object_changed)
+        self._services = informers(SERVICES, lambda _: self._change.set())
+        self._policies = informers(POLICIES, lambda _: self._change.set())
+        # Endpoints are looked up when they are needed.
+        self._slices = informers(SLICES, lambda _: None)
         keeper = ClusterKeeper(client, clock, self._conditions)
         canaries.use(
             keeper,
@@ -142,6 +148,12 @@ class ClusterCanaries:
             lambda space, name: read_secret(client, space, name),
             self._endpoints,
         )
+
+    def _object_changed(self, change: Change[Document]) -> None:
+        """Our own writes of a status are no news."""
+        before = change.before
+        if before is None or change.kind is ChangeKind.DELETED or _defined(before) != _defined(change.record):
+            self._change.set()
 
     def changed(self) -> None:
         """Something that decides what is judged here has changed."""
@@ -266,3 +278,8 @@ class ClusterCanaries:
 
 def _target(made: CanaryAnalysis) -> DeploymentKey:
     return DeploymentKey(made.namespace, made.target.name)
+
+
+def _defined(document: Document) -> tuple[Any, ...]:
+    """What of an object says what is to be judged."""
+    return document.uid, document.body.get("spec"), document.body["metadata"].get("labels")
