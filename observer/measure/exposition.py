@@ -121,7 +121,8 @@ class Reader:
     def _keep(self, scan: Scan, good: dict[str, Rows], shape: Shape) -> Shape:
         runs = [run for rows in good.values() for run in rows.runs]
         prefixes = [prefix for rows in good.values() for prefix in rows.prefixes]
-        layout = Layout(scan.lines, scan.special, runs, prefixes, scan.gaps, self._memory.names)
+        special = list(zip(scan.special, scan.outline.special, strict=True))
+        layout = Layout(len(scan.lines), special, runs, prefixes, scan.gaps, self._memory.names)
         kept = Shape(**{name: getattr(shape, name) for name in shape.__struct_fields__} | {"layout": layout})
         self._shapes.insert(0, kept)
         del self._shapes[self._most :]

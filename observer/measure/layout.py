@@ -123,21 +123,33 @@ def _common(one: bytes, other: bytes) -> int:
 class Layout:
     """What the lines of one body begin with. Built once, shared by every target whose bodies have it.
 
-    ``nbytes`` are the bytes that it keeps alive, roughly.
+    ``special`` are the comment and blank lines with their places. What a later body is compared with is made when the
+    first one with as many lines comes: many a body never has a second. ``nbytes`` are the bytes that it keeps alive,
+    roughly and rather too many.
     """
 
     def __init__(
         self,
-        lines: list[bytes],
-        special: list[int],
+        lines: int,
+        special: list[tuple[int, bytes]],
         runs: list[tuple[int, int]],
         prefixes: list[bytes],
         gaps: list[tuple[int, int, bytes]],
         wanted: Wanted,
     ) -> None:
-        self.lines = len(lines)
+        self.lines = lines
         self.rows = len(prefixes)
-        fixed = [(index, lines[index] + b"\n") for index in special]
+        self._raw: tuple[list[tuple[int, bytes]], list[tuple[int, int, bytes]], Wanted] | None = special, gaps, wanted
+        self._edges = np.array([edge for run in runs for edge in run], np.int64)
+        self._prefixes = prefixes
+        self._removed = len(b"".join(prefixes))
+        apart = lines - len(prefixes)
+        size = self._removed + len(b"".join([text for _, text in special]))
+        self.nbytes = size + 41 * (len(prefixes) + len(special)) + 33 * apart + 8 * (len(special) + len(self._edges))
+
+    def _prepare(self, special: list[tuple[int, bytes]], gaps: list[tuple[int, int, bytes]], wanted: Wanted) -> None:
+        """Make what bodies are compared with."""
+        fixed = [(index, text + b"\n") for index, text in special]
         proved: list[tuple[int, int, Window]] = []
         for first, last, text in gaps:
             window = wanted.window(text)
@@ -150,11 +162,7 @@ class Layout:
         self._set_windows(proved)
         self._fixed = np.array([index for index, _ in fixed], np.int64)
         self._texts = tuple(text for _, text in fixed)
-        self._edges = np.array([edge for run in runs for edge in run], np.int64)
-        self._prefixes = tuple(prefixes)
-        self._removed = sum(map(len, prefixes))
-        texts = self._removed + sum(map(len, self._texts)) + 41 * (len(prefixes) + len(self._texts))
-        self.nbytes = texts + 33 * len(self._checked) + 8 * (len(self._fixed) + len(self._edges))
+        self._raw = None
 
     def _set_windows(self, proved: list[tuple[int, int, Window]]) -> None:
         lengths = np.array([last - first for first, last, _ in proved], np.int64)
@@ -167,7 +175,11 @@ class Layout:
 
     def read(self, body: bytes, starts: Indices, family_bytes: int, line_bytes: int) -> Floats | None:
         """The values of all wanted rows, float64 in file order, or ``None`` when the body is not proved to fit."""
-        if len(starts) != self.lines + 1 or not self._same_names(body, starts):
+        if len(starts) != self.lines + 1:
+            return None
+        if self._raw is not None:
+            self._prepare(*self._raw)
+        if not self._same_names(body, starts):
             return None
         if int((starts[1:] - starts[:-1]).max(initial=0)) > line_bytes:
             return None

@@ -1,14 +1,15 @@
 """The sample lines of one family turned into rows: values and the ``name{labels} `` text before each of them.
 
-Most lines of a body share few structures (name and label names), so a structure is checked once and remembered; a line
-of a known structure costs one split. Everything unusual goes through `lines.parse_line`.
+Most lines of a body share few structures (name and label names), so a structure is checked once and remembered. Lines
+that differ only in their last label's value (the buckets of a histogram) are read together. Everything unusual goes
+through `lines.parse_line`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 
 import msgspec
@@ -21,7 +22,10 @@ _STRUCTURE = re.compile(
     rb"[a-zA-Z_:][a-zA-Z0-9_:]*\{[a-zA-Z_:][a-zA-Z0-9_:]*=(?:\",[a-zA-Z_:][a-zA-Z0-9_:]*=)*\Z",
 )
 _STRUCTURES_KEPT = 4096
-_HEADS_KEPT = 65_536
+_KINDS_KEPT = 65_536
+_BOUND = b'le="'
+Kind = tuple[bytes, bytes, bytes]
+"""What stands in a line before a bucket's bound (or up to the end of its labels), ``le="`` or nothing, what follows."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -41,7 +45,7 @@ class Structures:
         self.line_bytes = line_bytes
         self.label_value = label_value
         self.names: dict[bytes, str] = {}
-        self.heads: dict[bytes, bytes] = {}
+        self.kinds: dict[Kind, bytes] = {}
         self.blocks: dict[str, Block] = {}
 
     def learn(self, structure: bytes, line: bytes, name: str) -> None:
@@ -49,11 +53,11 @@ class Structures:
         if len(self.names) < _STRUCTURES_KEPT and b"\\" not in line and _STRUCTURE.match(structure):
             self.names[structure] = name
 
-    def keep(self, heads: Iterable[bytes], structures: Iterable[bytes]) -> None:
-        """Remember whole lines' heads (all before ``} ``) that were checked, with their structures."""
-        if len(self.heads) >= _HEADS_KEPT:
-            self.heads.clear()
-        self.heads.update(zip(heads, structures, strict=True))
+    def keep(self, kind: Kind, structure: bytes) -> None:
+        """Remember what lines were checked to be."""
+        if len(self.kinds) >= _KINDS_KEPT:
+            self.kinds.clear()
+        self.kinds[kind] = structure
 
 
 class Rows:
@@ -86,16 +90,11 @@ class Rows:
             return rows._placed(lines, first)
         if not text.isascii():
             cls._check_encoding(lines, first)
-        texts: Sequence[bytes]
-        heads, _, texts = zip(*map(bytes.rpartition, lines, repeat(b"} ")), strict=True)
-        try:
-            structures = [known.heads[head] for head in heads]
-            rows.names.update(map(known.names.__getitem__, set(structures)))
-            rows.prefixes = [head + b"} " for head in heads]
-        except KeyError:
-            structures, texts = rows._check(lines, first, known, plain=b"\\" not in text)
-        rows.structures.update(structures)
-        rows.values, rows.stamps = _values(lines, texts, first)
+        plain = b"\\" not in text
+        if not (plain and rows._alike(lines, first, known)):
+            structures, texts = rows._check(lines, first, known, plain=plain)
+            rows.structures.update(structures)
+            rows.values, rows.stamps = _values(lines, texts, first)
         known.blocks[family] = Block(rows.prefixes, sum(map(len, rows.prefixes)), rows.names, rows.structures)
         return rows._placed(lines, first)
 
@@ -113,6 +112,49 @@ class Rows:
         self.prefixes, self.names, self.structures = block.prefixes, block.names, block.structures
         return True
 
+    def _alike(self, lines: list[bytes], first: int, known: Structures) -> bool:
+        """Take the rows of lines of few kinds, which differ in a bucket's bound and their numbers; False for others.
+
+        What stands before and behind the bound is checked once. A value without quotes or backslashes (the caller looked
+        for those) between two quotes cannot change what those parts mean.
+        """
+        heads, ends, texts = zip(*map(bytes.rpartition, lines, repeat(b"} ")), strict=True)
+        begins, cuts, rests = zip(*map(bytes.partition, heads, repeat(_BOUND)), strict=True)
+        _, quotes, behind = zip(*map(bytes.partition, rests, repeat(b'"')), strict=True)
+        if not all(ends) or cuts.count(_BOUND) != quotes.count(b'"'):
+            return False
+        numbers = parse_numbers(b",".join(texts), len(lines))
+        if numbers is None:
+            return False
+        kinds = dict(zip(zip(begins, cuts, behind, strict=True), heads, strict=True))
+        structures: set[bytes] = set()
+        for kind, head in kinds.items():
+            structure = known.kinds.get(kind) or self._structure(kind[0], head, known)
+            if structure is None:
+                return False
+            known.keep(kind, structure)
+            structures.add(structure)
+        self.structures = structures
+        self.names = {known.names[structure] for structure in structures}
+        self.prefixes = list(map(bytes.removesuffix, lines, texts))
+        if self.bytes > known.label_value:
+            self._check_label_values(self.prefixes, first, known.label_value)
+        self.values = numbers
+        return True
+
+    def _structure(self, begin: bytes, head: bytes, known: Structures) -> bytes | None:
+        """The structure of a line before its ``} ``, if any values would fit it and ``begin`` ends outside of one."""
+        parts = head.split(b'"')
+        structure = b'"'.join(parts[:-1:2])
+        if parts[-1] or not len(parts) & 1 or begin.count(b'"') & 1:
+            return None
+        if structure not in known.names:
+            try:
+                self._unusual(head + b"} 1", structure, 0, known)
+            except LineError:
+                return None
+        return structure if structure in known.names else None
+
     def _placed(self, lines: list[bytes], first: int) -> Rows:
         self.lines = range(first, first + len(lines))
         self.runs = [(first, first + len(lines))]
@@ -125,7 +167,6 @@ class Rows:
         structures: list[bytes] = []
         texts: list[bytes] = []
         names, prefixes = known.names, self.prefixes
-        regular = True
         for index, line in enumerate(lines):
             parts = line.split(b'"')
             tail = parts[-1]
@@ -136,16 +177,13 @@ class Rows:
                 self.names.add(names[structure])
             else:
                 name, prefix = self._unusual(line, structure, first + index, known)
-                regular = regular and structure in names and prefix[-2:] == b"} "
                 structure = structure if structure in names else prefix
                 self.names.add(name)
             prefixes.append(prefix)
             texts.append(line[len(prefix) :])
             structures.append(structure)
-        if max(map(len, prefixes)) > known.label_value:
+        if self.bytes > known.label_value:
             self._check_label_values(prefixes, first, known.label_value)
-        if plain and regular:
-            known.keep((prefix[:-2] for prefix in prefixes), structures)
         return structures, texts
 
     def extend(self, more: Rows) -> None:

@@ -6,6 +6,7 @@ nobody wants are recognised by their names and not looked at any further.
 
 from __future__ import annotations
 
+import re
 from itertools import repeat
 
 import msgspec
@@ -27,6 +28,11 @@ _SUFFIXES = {
     "untyped": ("",),
     "unknown": ("",),
 }
+_DECLARED = re.compile(
+    # Both lines of one family, whole, as most programs write them: what does not match is read line by line.
+    rb"^# HELP ([a-zA-Z_:][a-zA-Z0-9_:]*) [^\n]*\n# TYPE \1 ([a-z]+)$",
+    re.MULTILINE,
+)
 _UNDECLARED = ("", "_bucket", "_sum", "_count", "_created")
 _BASES = ("_bucket", "_sum", "_count", "_created", "_total", "_info", "_gcount", "_gsum")
 
@@ -74,6 +80,16 @@ class Memory:
         return self._last
 
     def _read_outline(self, special: list[bytes]) -> Outline:
+        """The outline of new special lines. Nearly every body has a HELP and a TYPE line of each family, no others."""
+        found = _DECLARED.findall(b"\n".join(special))
+        types = {name.decode(): kind.decode() for name, kind in found}
+        if 2 * len(found) != len(special) or len(types) != len(found):
+            return self._read_each(special)
+        pairs = map(self._heading, types)
+        headings: list[Heading | None] = [heading for heading in pairs for _ in range(2)]
+        return Outline(special=special, headings=headings, types=types, faults=(), samples=frozenset(), ended=False)
+
+    def _read_each(self, special: list[bytes]) -> Outline:
         headings: list[Heading | None] = []
         types: dict[str, str] = {}
         faults: list[tuple[str, str, int]] = []

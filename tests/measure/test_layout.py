@@ -204,13 +204,13 @@ def test_a_bare_word_that_becomes_a_wanted_name_is_seen():
 
 def test_what_is_remembered_is_bounded(monkeypatch):
     monkeypatch.setattr("observer.measure.layout._WINDOWS_KEPT", 2)
-    monkeypatch.setattr("observer.measure.rows._HEADS_KEPT", 2)
+    monkeypatch.setattr("observer.measure.rows._KINDS_KEPT", 2)
     monkeypatch.setattr("observer.measure.rows._STRUCTURES_KEPT", 1)
     reader = Reader(["a", "b"])
     for number in range(6):
         agree(reader, b'a{x="%d"} 1\nb{y="1"} 2\nc%d 1\nd%d{x="1"} 2\n' % (number, number, number))
     assert len(reader._memory.names._windows) <= 2
-    assert len(reader._memory.structures.heads) <= 4
+    assert len(reader._memory.structures.kinds) <= 4
     assert len(reader._memory.structures.names) == 1
 
 
