@@ -60,8 +60,16 @@ class Tally(Protocol):
         ...
 
 
+class Relay(Protocol):
+    """The other replicas, where there are any."""
+
+    async def relayed(self, request: web.Request) -> web.StreamResponse | None:
+        """What the replica that owns what is asked for answers; ``None`` for what is answered here."""
+        ...
+
+
 class Server:
-    """One listener over one set of routes."""
+    """One listener over one set of routes. ``relay`` is asked first, once it is set."""
 
     def __init__(self, routes: Iterable[web.AbstractRouteDef], options: Listen, tally: Tally | None = None) -> None:
         if not options.guarded and not is_loopback(options.host):
@@ -73,6 +81,8 @@ class Server:
         self._options = options
         self._tally = tally
         self._running = 0
+        self._draining = False
+        self.relay: Relay | None = None
         self.busiest = 0
         self.turned_away = 0
         self.largest = 0
@@ -117,6 +127,10 @@ class Server:
         host = f"[{options.host}]" if ":" in options.host else options.host
         self.url = f"{'http' if self._tls is None else 'https'}://{host}:{port}"
 
+    def drain(self) -> None:
+        """End each connection after its next answer; requests are still answered."""
+        self._draining = True
+
     async def stop(self) -> None:
         """Stop taking requests, let those in hand end within the budget, and close."""
         if self._listener is not None:
@@ -141,6 +155,8 @@ class Server:
         self.connections.begun(request.protocol)
         try:
             response = await handler(request)
+            if self._draining and not response.prepared:
+                response.force_close()
             if not response.prepared:
                 response.headers.setdefault("Cache-Control", "no-store")
                 response.headers["X-Content-Type-Options"] = "nosniff"
@@ -173,7 +189,8 @@ class Server:
         self.busiest = max(self.busiest, self._running)
         try:
             async with asyncio.timeout(None if request.path in STREAMS else self._options.answer_seconds):
-                return self._bounded(request, await handler(request))
+                relayed = None if self.relay is None or request.path in ALWAYS else await self.relay.relayed(request)
+                return self._bounded(request, await handler(request) if relayed is None else relayed)
         except UNRENDERABLE as error:
             # A value that nobody expected, in one deployment: whoever asks for it is told, and nobody else is.
             _log.exception("the answer at %s could not be made", request.path)

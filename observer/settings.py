@@ -19,6 +19,7 @@ from observer.discover.fleet_document import DeploymentDocument, FleetDocument
 from observer.discover.static import deployments, record_duplicates
 from observer.kube.aggregated_options import AggregatedSettings, check_files_together
 from observer.kube.options import KubernetesSettings
+from observer.kube.replica_options import check_lease
 from observer.yamldoc.decode import Tracker
 from observer.yamldoc.faults import Fault, did_you_mean, shown
 from observer.yamldoc.nodes import Document, expand, read_bytes, read_documents
@@ -238,6 +239,7 @@ def _settings(documents: list[Document], faults: list[Fault]) -> Settings:
     settings = tracker.decode(root, Settings) or Settings()
     _check_relations(settings, tracker)
     check_files_together(settings.aggregated, tracker)
+    check_lease(settings.kubernetes.lease, tracker)
     check_providers([each.name for each in settings.canary.providers], settings.canary.default_provider, tracker)
     faults += tracker.faults
     return settings

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
+import numpy as np
 
 from observer import fleet
 from observer.clock import Clock
@@ -40,6 +41,22 @@ class Tally(Protocol):
         ...
 
 
+class LastRead(msgspec.Struct, frozen=True, kw_only=True):
+    """The last read of a target by another replica. ``at`` is on our clocks, ``version`` what the program said of itself.
+
+    ``moved`` is by column what its numbers grew by in the ``seconds`` before it; empty where that is not known.
+    """
+
+    url: str
+    data: bytes
+    content_type: str
+    version: str | None
+    at: Instant
+    duration: float
+    moved: tuple[float, ...] = ()
+    seconds: float = 0.0
+
+
 _Kind = tuple[Component, str, str | None, str | None]
 """What one extractor reads: component, software, version, model."""
 _EXTRACTORS = 256
@@ -66,6 +83,10 @@ class Store:
         self._told_versions: dict[tuple[DeploymentKey, str], str] = {}
         self._departed: dict[DeploymentKey, dict[str, dict[str, Histogram]]] = {}
         self.unknown: dict[str, str] = {}
+        self.handed: dict[TargetKey, LastRead] = {}
+        """What another replica read last; a target of it that begins here goes on from there."""
+        self.kept: dict[TargetKey, LastRead] | None = None
+        """While it is a table: the last body of each target, for the next owner."""
 
     def set_deployments(self, deployments: Iterable[Deployment], now: Instant) -> None:
         """The deployments that exist now. Records of targets that are gone are dropped with everything they held."""
@@ -81,6 +102,8 @@ class Store:
             if member.metrics is not None
         }
         self._adopt_lives()
+        for key in [key for key in self.handed if key in self._records]:
+            self._continue(key, self.handed.pop(key))
         alive = {(key.deployment, key.member_uid) for key in targets}
         self._told_versions = {each: version for each, version in self._told_versions.items() if each in alive}
         self._deployments = dict(sorted(found.items()))
@@ -118,6 +141,27 @@ class Store:
         except catalog.UnknownSoftware as error:
             self.unknown[target.software] = str(error)
             return None
+
+    def _continue(self, key: TargetKey, last: LastRead) -> None:
+        """Go on from another replica's last read of a target that was not read here, and from its window."""
+        record, table = self._records[key], self._table(self._records[key].target)
+        if record.reads or table is None or record.target.address.url != last.url:
+            return
+        if last.version is not None:
+            self._told_versions[key.deployment, key.member_uid] = last.version
+        openmetrics = last.content_type.startswith(OPENMETRICS)
+        frame = self._extractor(record.target, table).read(last.data, previous=None, openmetrics=openmetrics)
+        if isinstance(frame, Unreadable):
+            return
+        if last.seconds > 0 and len(last.moved) == len(frame.cumulative):
+            before = np.maximum(frame.cumulative - np.array(last.moved), 0.0)
+            earlier = Instant(last.at.mono - last.seconds, last.at.wall - last.seconds)
+            chain = self._pushed(record, msgspec.structs.replace(frame, cumulative=before), earlier)
+            record = msgspec.structs.replace(record, chain=chain)
+        chain = self._pushed(record, frame, last.at)
+        self._records[key] = fleet.read(
+            record, frame, chain, last.at, duration=last.duration, body_bytes=len(last.data)
+        )
 
     def tell_version(self, deployment: DeploymentKey, member_uid: str, version: str) -> None:
         """A member said which version it is; its next read is read by that version's names.
@@ -163,6 +207,16 @@ class Store:
             self._tally.discarded(problem.kind, 1)
         chain = self._pushed(record, frame, at)
         self._records[target.key] = fleet.read(record, frame, chain, at, duration=duration, body_bytes=len(data))
+        if self.kept is not None:
+            version = self._told_versions.get((target.key.deployment, target.key.member_uid))
+            self.kept[target.key] = LastRead(
+                url=target.address.url,
+                data=data,
+                content_type=content_type,
+                version=version,
+                at=at,
+                duration=duration,
+            )
 
     def _pushed(self, record: Record, frame: Frame, at: Instant) -> Chain:
         member = self._members.get(record.target.key)

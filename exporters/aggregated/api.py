@@ -1,7 +1,7 @@
 """What is answered: discovery, OpenAPI, version, and the objects in the shape that was asked for. All from memory.
 
-A deployment that another replica owns is asked of it; when it does not answer in its time, what this replica knows is
-sent with ``partial: true``.
+A deployment that another replica owns is asked of it; when it does not answer in its time, what this replica knows, or
+reads directly, is sent with ``partial: true``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from exporters.aggregated import discovery, objects, openapi, tables
 from exporters.aggregated.accept import DISCOVERY, MEDIA_TYPE, As, negotiate
-from exporters.aggregated.forwarding import Alone, Peers, said_by
+from exporters.aggregated.forwarding import Alone, Elsewhere, Nowhere, Peers, said_by
 from exporters.aggregated.listing import VERSION as LIST_VERSION
 from exporters.aggregated.listing import read_query
 from exporters.aggregated.lists import Lists, Reports
@@ -68,6 +68,7 @@ class AggregatedContent:
         described: objects.Described = objects.no_labels,
         kv: KvDocument | None = None,
         peers: Peers | None = None,
+        elsewhere: Elsewhere | None = None,
         pods: int = 0,
     ) -> None:
         self._source = source
@@ -75,8 +76,9 @@ class AggregatedContent:
         self._described = described
         self._kv = kv
         self._peers = peers if peers is not None else Alone()
+        self._elsewhere = elsewhere if elsewhere is not None else Nowhere()
         self._pods = pods
-        self._lists = Lists(source, described, self._peers, now, pods)
+        self._lists = Lists(source, described, self._peers, self._elsewhere, now, pods)
         self._version = encode(_version(version))
         group = openapi.openapi_v3()
         aggregated = discovery.document(discovery.group_discovery_list())
@@ -143,18 +145,32 @@ class AggregatedContent:
         owner = None if forwarded else self._peers.owner(key)
         value = None if owner is None else await said_by(self._peers, owner, asked.path, query)
         if value is None:
-            value = self._make(found, what.subresource, key, query)
-            if owner is not None and "partial" in value:
+            report, whole = await self._report(found, key, forwarded=forwarded)
+            value = self._make(found, what.subresource, report, query)
+            if (owner is not None or not whole) and "partial" in value:
                 value["partial"] = True
         if wanted.shape is As.TABLE:
             metadata = {"resourceVersion": LIST_VERSION}
             return _made(tables.table([value], value["kind"], wanted.version, include, metadata))
         return _made(tables.partial(value, wanted.version) if wanted.shape is As.PARTIAL else value)
 
-    def _make(self, found: Resource, subresource: str, key: DeploymentKey, query: Query) -> Json:
+    async def _report(self, found: Resource, key: DeploymentKey, *, forwarded: bool) -> tuple[DeploymentReport, bool]:
+        """A deployment's report, and whether it is this replica's own: else it was read directly. Raises `RefusalError`.
+
+        Who is asked by another replica and does not own a deployment says so, and the other reads it itself.
+        """
         report = self._source.deployment(key)
+        if report is not None:
+            return report, True
+        if forwarded and self._elsewhere.known(key) is not None:
+            raise RefusalError(503, "this replica does not own it", plural=found.plural, name=key.name, retry_after=1)
+        report = await self._elsewhere.read(key)
         if report is None:
             raise not_found(found.plural, key.name)
+        return report, False
+
+    def _make(self, found: Resource, subresource: str, report: DeploymentReport, query: Query) -> Json:
+        key = report.key
         if found.plural == METRICS or subresource == "metrics":
             return objects.metrics(report, self._described, self._pods)
         if not subresource:

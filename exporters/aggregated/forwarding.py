@@ -9,6 +9,7 @@ import msgspec
 
 from exporters.aggregated.refusals import RefusalError
 from router_contract.targets import DeploymentKey
+from router_contract.verdicts import DeploymentReport
 
 FORWARDED = "Observer-Forwarded"
 """Header of a request from a replica to another, which is answered by whoever gets it: two never ask in a circle."""
@@ -37,6 +38,40 @@ class Peers(Protocol):
     async def ask(self, peer: str, path: str, query: Mapping[str, str]) -> PeerAnswer | None:
         """What a replica answers to a GET with the header `FORWARDED`, within `FORWARD_SECONDS`; ``None`` when it does not."""
         ...
+
+
+class Elsewhere(Protocol):
+    """Deployments that exist and other replicas own: what can be said of them when their owner does not answer."""
+
+    def keys(self) -> tuple[DeploymentKey, ...]:
+        """All of them, sorted."""
+        ...
+
+    def known(self, key: DeploymentKey) -> DeploymentReport | None:
+        """One without anything read of it, ``None`` when it is none of them."""
+        ...
+
+    async def read(self, key: DeploymentKey) -> DeploymentReport | None:
+        """One as read directly now, values without windows; ``None`` when it is none of them."""
+        ...
+
+
+class Nowhere:
+    """This replica owns everything."""
+
+    def keys(self) -> tuple[DeploymentKey, ...]:
+        """None."""
+        return ()
+
+    def known(self, key: DeploymentKey) -> DeploymentReport | None:
+        """None."""
+        del key
+        return None
+
+    async def read(self, key: DeploymentKey) -> DeploymentReport | None:
+        """None."""
+        del key
+        return None
 
 
 class Alone:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from exporters.aggregated import objects
-from exporters.aggregated.forwarding import Peers, said_by
+from exporters.aggregated.forwarding import Elsewhere, Peers, said_by
 from exporters.aggregated.listing import Place, Query, page
 from exporters.aggregated.resources import BASE
 from exporters.encoding import UNRENDERABLE, in_words
@@ -44,11 +44,18 @@ class Lists:
     """The lists over one source; ``pods`` bounds those of one object (0 does not)."""
 
     def __init__(
-        self, source: Reports, described: objects.Described, peers: Peers, now: Callable[[], float], pods: int
+        self,
+        source: Reports,
+        described: objects.Described,
+        peers: Peers,
+        elsewhere: Elsewhere,
+        now: Callable[[], float],
+        pods: int,
     ) -> None:
         self._source = source
         self._described = described
         self._peers = peers
+        self._elsewhere = elsewhere
         self._now = now
         self._pods = pods
 
@@ -57,7 +64,7 @@ class Lists:
         foreign = {} if forwarded else await self._of_others(plural, namespace, query)
         mine: dict[Place, DeploymentKey] = {
             (key.namespace, key.name): key
-            for key in self._source.keys()  # noqa: SIM118 - a source is no mapping
+            for key in self._keys(forwarded=forwarded)
             if namespace in {"", key.namespace}
             and not (forwarded and self._peers.owner(key) is not None)
             and query.selects((key.namespace, key.name), self._described(key))
@@ -72,16 +79,23 @@ class Lists:
                 await asyncio.sleep(0)
         return Listed(tuple(items), part.metadata)
 
+    def _keys(self, *, forwarded: bool) -> tuple[DeploymentKey, ...]:
+        """What is listed: what is ours, and in an answer to a user also what exists elsewhere and nobody sent."""
+        mine = self._source.keys()
+        return mine if forwarded else tuple({*mine, *self._elsewhere.keys()})
+
     def _item(self, key: DeploymentKey) -> Json | None:
         """One deployment's object as this replica knows it; what another owns, and did not send, is partial."""
         try:
-            report = self._source.deployment(key)
+            report, whole = self._source.deployment(key), True
+            if report is None:
+                report, whole = self._elsewhere.known(key), False
             if report is None:
                 return None
             item = objects.listed_metrics(report, self._described, self._pods)
         except UNRENDERABLE as error:
             return objects.unrendered(key.namespace, key.name, f"cannot be rendered: {in_words(error)}")
-        return item if self._peers.owner(key) is None else item | {"partial": True}
+        return item if whole and self._peers.owner(key) is None else item | {"partial": True}
 
     async def _of_others(self, plural: str, namespace: str, query: Query) -> dict[Place, Json]:
         """The objects that other replicas own and the query selects, asked for all at once."""

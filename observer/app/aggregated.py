@@ -17,7 +17,7 @@ from typing import Self
 
 from exporters.aggregated.access import Access
 from exporters.aggregated.api import AggregatedContent, KvDocument
-from exporters.aggregated.forwarding import Peers
+from exporters.aggregated.forwarding import Elsewhere, Peers
 from exporters.aggregated.identity import BadFrontProxyError, FrontProxy, front_proxy
 from exporters.aggregated.kv import kv_answers
 from exporters.aggregated.objects import Described, no_labels
@@ -77,6 +77,7 @@ class AggregatedApi:
         described: Described = no_labels,
         kv: KvDocument | None = None,
         peers: Peers | None = None,
+        elsewhere: Elsewhere | None = None,
         pods: int = 0,
         settled: float = SETTLED,
         told: Callable[[str, int], None] | None = None,
@@ -87,7 +88,9 @@ class AggregatedApi:
         self._tls = tls if tls is not None else ServingTls()
         self.access = Access(KubeReviews(client, settings.audiences), lambda: clock.now().mono)
         wall = lambda: clock.now().wall  # noqa: E731 - two consumers, one line
-        content = AggregatedContent(source, wall, version, described=described, kv=kv, peers=peers, pods=pods)
+        content = AggregatedContent(
+            source, wall, version, described=described, kv=kv, peers=peers, elsewhere=elsewhere, pods=pods
+        )
         host, _, port = settings.listen.rpartition(":")
         listen = Listen(host=host.strip("[]"), port=int(port), in_flight=settings.in_flight, header_bytes=65_536)
         self.server = AggregatedServer(content, self.access, self._tls, source, listen, wall, told)
@@ -192,10 +195,12 @@ async def beside(
     *,
     replicas: Replicas | None = None,
     credentials: Credentials | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> AsyncIterator[AggregatedApi]:
     """The aggregated API of an observer of a cluster; from now on the observer is ready only when this is too.
 
-    With ``replicas``, what others own is asked of them, with the token of ``credentials``.
+    With ``replicas``, what others own is asked of them, with the token of ``credentials``; ``elsewhere`` tells what can be
+    said of it without them.
     """
     namespace, tls = namespace_of(settings.kubernetes), ServingTls()
     async with AsyncExitStack() as stack:
@@ -216,6 +221,7 @@ async def beside(
             described=cluster.labels,
             kv=kv_answers(watcher.kv),
             peers=peers,
+            elsewhere=elsewhere,
             pods=settings.limits.pods_per_document,
             told=watcher.tally.answered,
             tls=tls,

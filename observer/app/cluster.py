@@ -83,8 +83,10 @@ class Cluster:
         self._clock = clock
         self._static = tuple(static)
         self._ownership = ownership if ownership is not None else AlwaysOwner()
+        may = self._ownership.writes
         self._identity = identity_of(told)
         self._found: tuple[Discovered, ...] = ()
+        self._known: dict[DeploymentKey, Discovered] = {}
         self._applied = False
         self._followed: dict[DeploymentKey, Discovered] = {}
         self._targets: dict[Key, ObjectReference] = {}
@@ -114,8 +116,9 @@ class Cluster:
             chance=chance,
             tuning=writer_tuning(told),
             told=watcher.tally.status_written,
+            may=may,
         )
-        self.teller = EventTeller(client, clock, instance=self._identity, told=watcher.tally.event_told)
+        self.teller = EventTeller(client, clock, instance=self._identity, told=watcher.tally.event_told, may=may)
         self.publisher = Publisher(
             clock,
             told.status,
@@ -128,6 +131,7 @@ class Cluster:
             ignore=IGNORE,
             chance=chance,
             ownerless=not told.watch.label_selector,
+            may=may,
         )
         self._ownership.subscribe(self._again.set)
 
@@ -155,12 +159,25 @@ class Cluster:
 
     def owns(self, key: DeploymentKey) -> bool:
         """Whether a deployment is ours by its name; one that nobody found is decided by its name alone."""
-        uid = next((owned_uid(each) for each in self._found if each.deployment.key == key), str(key))
-        return self._ownership.owns(uid)
+        return self._ownership.owns(self.uid(key))
+
+    def uid(self, key: DeploymentKey) -> str:
+        """The UID by which replicas divide deployments; the name of one that has none."""
+        found = self._known.get(key)
+        return str(key) if found is None else owned_uid(found)
+
+    def elsewhere(self, key: DeploymentKey) -> Deployment | None:
+        """A deployment that exists and is not followed here."""
+        found = self._known.get(key)
+        return None if found is None or key in self._followed else found.deployment
+
+    def all_elsewhere(self) -> tuple[DeploymentKey, ...]:
+        """Every deployment that exists and is not followed here, sorted."""
+        return tuple(sorted(key for key in self._known if key not in self._followed))
 
     def labels(self, key: DeploymentKey) -> dict[str, str]:
         """The labels of a deployment's own object; none of one of files."""
-        found = self._followed.get(key)
+        found = self._known.get(key)
         return {} if found is None else dict(found.labels)
 
     def leads(self, job: str) -> bool:
@@ -178,7 +195,13 @@ class Cluster:
             # Nothing is judged before it is known what was remembered: a first pass would begin all histories anew.
             await self.observations.known()
         self._found, self._applied = tuple(found), True
+        self._known = {each.deployment.key: each for each in reversed(self._found)}
         await self._follow()
+
+    async def let_go(self) -> None:
+        """Follow what is ours by now. On return nothing else is read or written."""
+        if self._applied:
+            await self._follow()
 
     async def _follow_ownership(self) -> None:
         while True:
@@ -243,7 +266,8 @@ class Cluster:
         self._shown = self.faults()
         facts = {key: self._facts(each) for key, each in self._followed.items()}
         deployments = [each.deployment for each in self._followed.values()]
-        await self._watcher.watch((*self._static, *deployments), facts)
+        static = [each for each in self._static if self._ownership.owns(str(each.key))]
+        await self._watcher.watch((*static, *deployments), facts)
 
     def _facts(self, each: Discovered) -> PlatformFacts:
         """What the platform says, with every kind that cannot be read named once."""

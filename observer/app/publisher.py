@@ -54,7 +54,8 @@ class _Published(msgspec.Struct):
 
 class Publisher:
     """``target`` gives an observed object as last heard of, ``ignore`` is the annotation by which it asks to be left out;
-    ``ownerless`` says whether observations of what has no object go when it is not followed any more.
+    ``ownerless`` says whether observations of what has no object go when it is not followed any more; ``may`` is asked
+    before anything is written.
 
     `follow` takes the deployments that are ours; `run` publishes them until cancelled.
     """
@@ -73,6 +74,7 @@ class Publisher:
         ignore: str,
         chance: Callable[[], float],
         ownerless: bool = True,
+        may: Callable[[], bool] = lambda: True,
     ) -> None:
         self._clock = clock
         self._settings = settings
@@ -85,6 +87,7 @@ class Publisher:
         self._ignore = ignore
         self._chance = chance
         self._ownerless = ownerless
+        self._may = may
         self._published: dict[DeploymentKey, _Published] = {}
         self._foreign: frozenset[str] = frozenset()
         self._orphans: dict[str, float] = {}
@@ -117,8 +120,9 @@ class Publisher:
         """Look for something to write, once a period, until cancelled."""
         while True:
             for held in list(self._published.values()):
-                await self._publish(held)
-            if self.sweeping and self._clock.now().mono - self._swept >= SWEEP:
+                if self._may():
+                    await self._publish(held)
+            if self.sweeping and self._may() and self._clock.now().mono - self._swept >= SWEEP:
                 await self._sweep()
             await asyncio.sleep(PERIOD)
 

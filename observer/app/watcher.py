@@ -24,7 +24,7 @@ from exporters.limits import LimitsApi, limit_families
 from exporters.openapi import OpenApi
 from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
-from exporters.server import Server
+from exporters.server import Relay, Server
 from exporters.top import TopApi
 from observer.app.budget import budget
 from observer.app.bundle import BundleApi, LastLines, World
@@ -139,8 +139,7 @@ class Watcher:
             server=self._server,
         )
         self._stack = AsyncExitStack()
-        self._unsaved = ""
-        self._told = asyncio.Event()
+        self._unsaved, self._told = "", asyncio.Event()
         self._overruns: dict[TargetKey, int] = {}
 
     def _make_otlp(self) -> OtlpPart | None:
@@ -285,6 +284,15 @@ class Watcher:
 
     def _record(self, write: Callable[[Recorder], None]) -> None:
         self._tape.write(write)
+
+    def drain(self) -> None:
+        """Be unready from now on, and end connections after their next answer."""
+        self.source.gates.insert(0, lambda: (False, "shutting down"))
+        self._server.drain()
+
+    def relay(self, relay: Relay) -> None:
+        """Ask this first for what other replicas own."""
+        self._server.relay = relay
 
     @property
     def supervisor(self) -> Supervisor:

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -31,12 +33,14 @@ from observer.kube.electing import (
 from observer.kube.resources import LEASES
 
 _log = logging.getLogger(__name__)
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Elector:
     """One participant in the election of one Lease.
 
     ``on_change`` is called with True when we begin to lead and with False when we stop; ``chance`` draws from [0, 1).
+    ``labels`` are those of a Lease that we make.
     """
 
     def __init__(
@@ -50,8 +54,11 @@ class Elector:
         on_change: Callable[[bool], None],
         chance: Callable[[], float],
         timing: Timing = Timing(),  # noqa: B008 - frozen
+        labels: Mapping[str, str] = _NONE,
     ) -> None:
         self._client = client
+        self._labels = dict(labels)
+        self._poked = asyncio.Event()
         self._clock = clock
         self._namespace = namespace
         self._name = name
@@ -85,8 +92,15 @@ class Elector:
             if self._standing.renewed_at is not None:
                 # Woken at the deadline at the latest, so that the end of leading is told when it comes.
                 wait = min(wait, max(0.0, self._standing.renewed_at + self._timing.deadline - now))
-            await asyncio.sleep(wait)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._poked.wait()
+            self._poked.clear()
             self._tell()
+
+    def poke(self) -> None:
+        """Try now instead of after the pause: somebody saw the Lease change hands."""
+        self._poked.set()
 
     async def release(self) -> bool:
         """Give the Lease up, so that another need not wait for it to run out. Whether that was done.
@@ -139,7 +153,8 @@ class Elector:
         return answer.ok
 
     async def _write(self, method: str, record: LeaseRecord, seconds: float) -> Answer:
-        metadata = self._document.get("metadata") or {"name": self._name, "namespace": self._namespace}
+        fresh = {"name": self._name, "namespace": self._namespace, "labels": self._labels}
+        metadata = self._document.get("metadata") or fresh
         body = {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,

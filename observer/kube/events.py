@@ -66,7 +66,10 @@ class _Series(msgspec.Struct, frozen=True):
 
 
 class EventTeller:
-    """``instance`` is this replica's name. ``told`` hears each result: ``ok``, ``counted``, ``limited``, ``error``."""
+    """``instance`` is this replica's name. ``told`` hears each result: ``ok``, ``counted``, ``limited``, ``error``.
+
+    ``may`` is asked before each write; what may not be told then is left out.
+    """
 
     def __init__(
         self,
@@ -76,11 +79,13 @@ class EventTeller:
         instance: str,
         told: Callable[[str], None],
         tuning: EventTuning = EventTuning(),  # noqa: B008 - frozen
+        may: Callable[[], bool] = lambda: True,
     ) -> None:
         self._client = client
         self._clock = clock
         self._instance = instance[:128]
         self._told = told
+        self._may = may
         self._tuning = tuning
         now = clock.now().mono
         self._bucket = Bucket.full(tuning.rate, tuning.burst, now)
@@ -107,7 +112,11 @@ class EventTeller:
             self._bucket, pause = self._bucket.take(self._clock.now().mono)
             if pause:
                 await asyncio.sleep(pause)
-            await self._send(self._queue.popleft())
+            notice = self._queue.popleft()
+            if self._may():
+                await self._send(notice)
+            else:
+                self._told("limited")
 
     def _allowed(self, uid: str) -> bool:
         now = self._clock.now().mono

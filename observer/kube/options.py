@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from observer.kube.replica_options import LeaseSettings
 from observer.yamldoc.quantities import Duration
 
 
@@ -80,4 +81,5 @@ class KubernetesSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
         str, Meta(max_length=253, description="Our name among replicas; empty means the host's name.")
     ] = ""
     shards: Annotated[int, Meta(ge=1, le=256, description="Into how many shards deployments are divided.")] = 1
+    lease: Annotated[LeaseSettings, Meta(description="How replicas share deployments.")] = LeaseSettings()
     status: Annotated[StatusSettings, Meta(description="What is written into the cluster.")] = StatusSettings()

@@ -16,6 +16,10 @@ class Ownership(Protocol):
         """Whether the deployment of this UID is ours now."""
         ...
 
+    def writes(self) -> bool:
+        """Whether anything may be written into the cluster at this very moment; asked before each write."""
+        ...
+
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Call this whenever an answer may have changed. A loss is told before the other replica may begin."""
         ...
@@ -27,6 +31,10 @@ class AlwaysOwner:
     def owns(self, uid: str) -> bool:
         """Everything is ours."""
         del uid
+        return True
+
+    def writes(self) -> bool:
+        """Always."""
         return True
 
     def subscribe(self, changed: Callable[[], None]) -> None:

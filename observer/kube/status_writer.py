@@ -23,6 +23,9 @@ from observer.kube.writing import NEVER, Action, Ledger, WritingRules, answered,
 
 _log = logging.getLogger(__name__)
 
+_ASKED_AGAIN = 1.0
+"""After this (s) it is asked again whether we may write."""
+
 
 class WriterTuning(msgspec.Struct, frozen=True, kw_only=True):
     """``rate`` and ``burst`` are writes (per second) of this replica; times are seconds.
@@ -49,7 +52,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 class StatusWriter:
     """One replica's writer. ``lookup`` gives what the informer holds of an object, ``chance`` draws from [0, 1).
 
-    ``told`` hears the kind and the result of each write: ``ok``, ``unchanged``, ``conflict`` or ``error``.
+    ``told`` hears the kind and the result of each write: ``ok``, ``unchanged``, ``conflict`` or ``error``. ``may`` is asked
+    before each write; what may not be written now is decided anew a little later.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class StatusWriter:
         chance: Callable[[], float],
         tuning: WriterTuning = WriterTuning(),  # noqa: B008 - frozen
         told: Callable[[str, str], None] = lambda _kind, _result: None,
+        may: Callable[[], bool] = lambda: True,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -68,6 +73,7 @@ class StatusWriter:
         self._chance = chance
         self._tuning = tuning
         self._told = told
+        self._may = may
         self._bucket = Bucket.full(tuning.rate, tuning.burst, clock.now().mono)
         self._intents: dict[Key, Intent] = {}
         self._ledgers: dict[Key, Ledger] = {}
@@ -174,6 +180,9 @@ class StatusWriter:
         if decision.wait != NEVER:
             self._at(key, now.mono + decision.wait)
         if decision.action is not Action.WRITE or decision.body is None:
+            return
+        if not self._may():
+            self._at(key, now.mono + _ASKED_AGAIN)
             return
         bucket, pause = self._bucket.take(now.mono)
         if pause:

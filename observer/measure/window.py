@@ -173,6 +173,14 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             return _window(columns, place, part, total.seconds, lossy=place in total.resets)
         return self._walk(place, span_seconds, max_seconds)
 
+    def newest(self, span_seconds: float) -> tuple[Floats, float] | None:
+        """What every column moved by in the newest window, and its seconds; ``None`` where that differs by series.
+
+        A window with a restart has none: its numbers cannot be told as one earlier read.
+        """
+        total = self._total(span_seconds)
+        return None if total is None or total.resets else (total.deltas, total.seconds)
+
     def total(self, signal: str, labels: OurLabels) -> float | Histogram | None:
         """What one series was seen to grow by since the first read; it never falls. ``None``: it was never there."""
         return None if self.totals is None else self.totals.of_series(signal, labels)

@@ -52,6 +52,9 @@ class Switch:
         assert uid
         return self.owner
 
+    def writes(self) -> bool:
+        return self.owner
+
     def subscribe(self, changed: Callable[[], None]) -> None:
         self._changed.append(changed)
 

@@ -82,6 +82,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $kubernetes := dict
   "namespace" .Release.Namespace
   "shards" (int .Values.shards)
+  "lease" (dict "name" (include "observer.fullname" .))
   "watch" (dict "namespaces" .Values.watch.namespaces "labelSelector" .Values.watch.labelSelector)
 -}}
 {{- if has false (values .Values.informers) -}}
