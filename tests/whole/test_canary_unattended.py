@@ -21,7 +21,7 @@ from tests.whole.world import SETTINGS, Asking, asking, small_fleet
 TTFT: dict[str, Any] = {
     "name": "ttft",
     "relative": {"margin": 1.25},
-    "minSamples": 300,
+    "minSamples": 200,
     "native": {"kind": "quantile", "signal": "time-to-first-token", "quantile": 0.75},
 }
 
@@ -67,7 +67,7 @@ async def test_the_same_canary_is_not_rolled_back_while_it_is_as_fast(tmp_path: 
                 if status is not None:
                     seen.add(status.decision)
                 results = () if status is None else status.metric_results
-                return bool(results) and (results[0].samples or 0.0) >= 350
+                return bool(results) and (results[0].samples or 0.0) >= 220
 
             await asked.until(enough, "more samples than a failure took", 60.0)
             assert seen == {Decision.HOLD}
