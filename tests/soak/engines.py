@@ -108,7 +108,7 @@ class Engine:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         with contextlib.suppress(
-            OSError, asyncio.IncompleteReadError, asyncio.CancelledError, asyncio.LimitOverrunError
+            OSError, RuntimeError, asyncio.IncompleteReadError, asyncio.CancelledError, asyncio.LimitOverrunError
         ):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")

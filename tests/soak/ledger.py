@@ -19,7 +19,9 @@ SLACK = 1.0
 GRACE = 10.0
 """Seconds after a restart within which a publisher's new life is found."""
 MEMORY_MIB = 48.0
-FILES = 80
+FILES = 40
+FILES_EACH = 2
+"""A target whose probe and read once ran together keeps a second connection in use, with both ends in this process."""
 
 
 class Ledger:
