@@ -51,7 +51,8 @@ class Engine:
             except OSError:
                 await asyncio.sleep(0.1)
         assert self._server is not None, f"{self.name} cannot listen on {self.host}:{self.port}"
-        self.port = self._server.sockets[0].getsockname()[1]
+        # Telling the port costs a descriptor, of which there may be none.
+        self.port = self.port or self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """No longer listen; connections end."""

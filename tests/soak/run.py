@@ -227,7 +227,7 @@ class Soak:
         elif kind == "disk-full":
             state.full = True
             self.healing.append((until, "disk", state))
-        elif kind == "few-descriptors":
+        elif kind == "few-descriptors" and self.sabotage != "descriptors":
             limits = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (_highest() + 3, limits[1]))
             self.healing.append((time.monotonic() + 2.0, "descriptors", limits))
