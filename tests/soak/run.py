@@ -234,7 +234,8 @@ class Soak:
 
     async def _heal(self, ledger: Ledger, *, everything: bool = False) -> None:
         now, left = time.monotonic(), []
-        for due, what, subject in self.healing:
+        # Descriptors first: an engine that is to listen again needs one.
+        for due, what, subject in sorted(self.healing, key=lambda each: each[1] != "descriptors"):
             if due > now and not everything:
                 left.append((due, what, subject))
             elif isinstance(subject, Engine):
