@@ -1,7 +1,7 @@
 """Rendering of metric families as Prometheus text 0.0.4 or OpenMetrics 1.0, fast on repeat.
 
 Everything of an exposition but its numbers stays the same from scrape to scrape as long as the same series exist. So
-each family keeps its lines as a template and only the numbers are written anew. The bytes equal what
+each family keeps what stands before its numbers and only the numbers are written anew. The bytes equal what
 ``prometheus_client.generate_latest`` writes for the same families.
 """
 
@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
+from itertools import chain, repeat
+from operator import itemgetter
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,6 +26,7 @@ from exporters.snapshot import Snapshot
 from router_contract.readings import Histogram
 
 _END = b"# EOF\n"
+_APART = "\0"
 
 
 class Format(StrEnum):
@@ -81,34 +85,54 @@ def _number(value: float) -> str:
     return str(floatToGoString(value))  # type: ignore[no-untyped-call]  # the library leaves this function untyped
 
 
+_SPECIAL = ("\\", "\n", '"', _APART)
+_Shape = tuple[float, ...]
+
+
 class _FamilyLayout:
-    """The lines of one family as a ``%b`` template, kept until its series change."""
+    """What stands before each number of one family (its line's beginning after a newline), until its series change."""
 
     def __init__(self, family: Family) -> None:
         self._family = family
-        self._keys: list[tuple[tuple[str, ...], tuple[float, ...] | None]] = []
-        self.template = b""
+        self._labels: list[tuple[str, ...]] = []
+        self._shapes: list[_Shape | None] = []
+        order = sorted(range(len(family.labels)), key=family.labels.__getitem__)
+        inner = ",".join(f'{family.labels[place]}="%s"' for place in order)
+        self._order = itemgetter(*order) if order else None
+        self._form = f"\n{family.name}{{{inner}}} "
+        self.beginnings: list[bytes] = []
 
     def fill(self, rows: Iterable[Row], values: list[float]) -> bool:
-        """Append the rows' numbers to ``values`` in line order; True when the template had to be written anew."""
-        keys: list[tuple[tuple[str, ...], tuple[float, ...] | None]] = []
-        for labels, value in rows:
-            if isinstance(value, Histogram):
-                keys.append((labels, _shape(value)))
-                values.extend(value.counts)
-                if value.sum == value.sum:
-                    values.extend((value.count, value.sum))
-            else:
-                keys.append((labels, None))
-                values.append(value)
-        if keys == self._keys:
+        """Append the rows' numbers to ``values`` in line order; True when the lines had to be written anew."""
+        # One row at a time: tuples of all rows at once would have the garbage collector visit them.
+        cells: list[Any] = list(chain.from_iterable(rows))
+        labels: list[tuple[str, ...]] = cells[::2]
+        found: list[float | Histogram] = cells[1::2]
+        shapes: list[_Shape | None] = []
+        if self._family.type is FamilyType.HISTOGRAM:
+            shapes = [_append(value, values) for value in found]
+        else:
+            values.extend(found)  # type: ignore[arg-type]  # a histogram here is no number, which `numbers` refuses
+        if labels == self._labels and shapes == self._shapes:
             return False
-        lines = [line for labels, shape in keys for line in self._lines(labels, shape)]
-        self.template = "".join(lines).encode()
-        self._keys = keys
+        self.beginnings = self._written(labels, shapes)
+        self._labels, self._shapes = labels, shapes
         return True
 
-    def _lines(self, labels: tuple[str, ...], shape: tuple[float, ...] | None) -> list[str]:
+    def _written(self, labels: list[tuple[str, ...]], shapes: list[_Shape | None]) -> list[bytes]:
+        """Every line's beginning. Labels that need no escapes and are all there, as nearly all are, go one quick way."""
+        if not labels:
+            return []
+        order = self._order
+        if order is not None and not shapes and all(map(all, labels)):
+            known = set(map(len, labels)) == {len(self._family.labels)}
+            text = "".join(chain.from_iterable(labels))
+            if known and not any(map(text.__contains__, _SPECIAL)):
+                return _APART.join(map(self._form.__mod__, map(order, labels))).encode().split(_APART.encode())
+        lines = zip(labels, shapes or repeat(None, len(labels)), strict=True)
+        return [line.encode() for each, shape in lines for line in self._lines(each, shape)]
+
+    def _lines(self, labels: tuple[str, ...], shape: _Shape | None) -> list[str]:
         name = self._family.name
         pairs = [(label, value) for label, value in zip(self._family.labels, labels, strict=True) if value]
         if shape is None:
@@ -120,13 +144,51 @@ class _FamilyLayout:
         return lines
 
     def header(self, target: Format) -> bytes:
-        """The HELP and TYPE lines. OpenMetrics names a counter's family without ``_total``."""
+        """The HELP and TYPE lines after a newline. OpenMetrics names a counter's family without ``_total``."""
         family = self._family
         name = family.name
         if target is Format.OPENMETRICS and family.type is FamilyType.COUNTER:
             name = name.removesuffix("_total")
-        text = f"# HELP {name} {family.help}\n# TYPE {name} {family.type.value}\n"
-        return text.replace("%", "%%").encode()
+        return f"\n# HELP {name} {family.help}\n# TYPE {name} {family.type.value}".encode()
+
+
+def _append(value: float | Histogram, values: list[float]) -> _Shape | None:
+    """Append what a row's lines hold; the shape of a histogram."""
+    if not isinstance(value, Histogram):
+        values.append(value)
+        return None
+    values.extend(value.counts)
+    if value.sum == value.sum:
+        values.extend((value.count, value.sum))
+    return _shape(value)
+
+
+class _Page:
+    """An exposition in parts: what stands before each number, the numbers of the last rendering, and the end."""
+
+    def __init__(self, layouts: Sequence[_FamilyLayout], target: Format) -> None:
+        before: list[bytes] = []
+        header = b""
+        for layout in layouts:
+            header += layout.header(target)
+            if layout.beginnings:
+                first = len(before)
+                before += layout.beginnings
+                before[first] = header + before[first]
+                header = b""
+        if before:
+            before[0] = before[0].removeprefix(b"\n")
+        else:
+            header = header.removeprefix(b"\n")
+        self._end = header + b"\n" if layouts else b""
+        self._parts = [b""] * (2 * len(before) + 1)
+        self._parts[:-1:2] = before
+
+    def filled(self, texts: list[bytes], more: bytes) -> bytes:
+        """The exposition with its numbers, and what follows it."""
+        self._parts[1::2] = texts
+        self._parts[-1] = self._end + more
+        return b"".join(self._parts)
 
 
 def _shape(histogram: Histogram) -> tuple[float, ...]:
@@ -136,9 +198,9 @@ def _shape(histogram: Histogram) -> tuple[float, ...]:
 
 def _line(name: str, pairs: Sequence[tuple[str, str]]) -> str:
     if not pairs:
-        return f"{name} %b\n"
-    inner = ",".join(f'{label}="{_escape(value)}"' for label, value in sorted(pairs)).replace("%", "%%")
-    return f"{name}{{{inner}}} %b\n"
+        return f"\n{name} "
+    inner = ",".join(f'{label}="{_escape(value)}"' for label, value in sorted(pairs))
+    return f"\n{name}{{{inner}}} "
 
 
 def _escape(value: str) -> str:
@@ -159,7 +221,7 @@ class Renderer:
         self._layouts = tuple(_FamilyLayout(family) for family in families)
         self._registry = registry
         self._limit = series_limit
-        self._templates: dict[Format, bytes] = {}
+        self._pages: dict[Format, _Page] = {}
 
     def render(self, snapshot: Snapshot, target: Format = Format.TEXT) -> Exposition:
         """The exposition of one instant. A family without a series keeps its HELP and TYPE lines.
@@ -169,7 +231,7 @@ class Renderer:
         try:
             return self._render(snapshot, target, frozenset())
         except UNRENDERABLE:
-            self._templates.clear()
+            self._pages.clear()
             raise
 
     def faults(self, snapshot: Snapshot, among: Collection[str] | None = None) -> dict[str, str]:
@@ -189,7 +251,7 @@ class Renderer:
 
     def render_without(self, snapshot: Snapshot, target: Format, families: frozenset[str]) -> Exposition:
         """The exposition with these families left empty and named in ``dropped``."""
-        self._templates.clear()
+        self._pages.clear()
         return self._render(snapshot, target, families)
 
     def _render(self, snapshot: Snapshot, target: Format, without: frozenset[str]) -> Exposition:
@@ -210,13 +272,12 @@ class Renderer:
                 dropped.append(family.name)
             counts.append(((family.name,), float(len(values) - before)))
         if changed:
-            self._templates.clear()
-        template = self._templates.get(target)
-        if template is None:
-            template = b"".join(layout.header(target) + layout.template for layout in self._layouts)
-            self._templates[target] = template
-        body = template % tuple(numbers(values))
-        return Exposition(body + self._own(target), target.value, len(values), tuple(dropped))
+            self._pages.clear()
+        page = self._pages.get(target)
+        if page is None:
+            page = self._pages[target] = _Page(self._layouts, target)
+        body = page.filled(numbers(values), self._own(target))
+        return Exposition(body, target.value, len(values), tuple(dropped))
 
     def _own(self, target: Format) -> bytes:
         if target is Format.TEXT:
