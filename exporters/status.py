@@ -8,15 +8,17 @@ router's view that its source does not tell. Nothing is judged here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from exporters.document import not_found
+from exporters.platform_records import record_fields
 from exporters.status_views import convergence_entry, view_entries
 from exporters.timestamps import rfc3339
 from router_contract.documents import Unavailable
+from router_contract.platform_words import Look
 from router_contract.status import (
     DrainAnswer,
     Finding,
@@ -61,8 +63,13 @@ def status_document(report: DeploymentReport | None, key: DeploymentKey) -> Json
     return {**_head(report, KIND), "status": status_fields(report)}
 
 
-def explain_document(report: DeploymentReport | None, key: DeploymentKey, *, history: bool) -> Json | Unavailable:
-    """The explanation: three sentences, the findings behind them, and with ``history`` the last transitions."""
+def explain_document(
+    report: DeploymentReport | None, key: DeploymentKey, *, history: bool, looks: Sequence[Look] = ()
+) -> Json | Unavailable:
+    """The explanation: three sentences, the findings behind them, and with ``history`` the last transitions.
+
+    ``looks`` is what was looked at because it was asked for.
+    """
     refused = _refused(report, key)
     if refused is not None or report is None or report.explanation is None:
         return refused or _unavailable(key, report.awaiting if report is not None else "")
@@ -76,6 +83,12 @@ def explain_document(report: DeploymentReport | None, key: DeploymentKey, *, his
     }
     if told.main is not None:
         found["main"] = finding_entry(told.main)
+    if told.notices:
+        found["notices"] = [finding_entry(item) for item in told.notices]
+    if told.notes:
+        found["notes"] = [{"topic": item.topic, "says": item.says} for item in told.notes]
+    if looks:
+        found["looks"] = [look_entry(item) for item in looks]
     if history:
         found["history"] = [transition_entry(item) for item in reversed(report.transitions)]
     return found
@@ -164,6 +177,7 @@ def status_fields(report: DeploymentReport) -> Json:
         found["retirement"] = _retirement(report.retirement)
     if report.scaler is not None:
         found["scaler"] = _known(binding=report.scaler.binding or None, decision=report.scaler.decision or None)
+    found |= record_fields(report.records)
     if report.explanation is not None:
         found["explanation"] = list(report.explanation.sentences)
     return found
@@ -318,6 +332,12 @@ def transition_entry(item: Transition) -> Json:
         "to": item.after,
         "reason": item.reason,
     }
+
+
+def look_entry(item: Look) -> Json:
+    """One Event or published URL that was looked at on demand."""
+    texts = {name: getattr(item, name) or None for name in ("said", "advice", "whose", "hint")}
+    return {"kind": item.kind, "name": item.name, "reason": item.reason, **_known(**texts, at=_time(item.at))}
 
 
 def finding_entry(item: Finding) -> Json:

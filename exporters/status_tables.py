@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from exporters.grid import UNKNOWN, Column, cells_of, columns_of, grid
+from exporters.record_tables import records
 from exporters.tables import number, seconds, state
 
 Json = Mapping[str, Any]
@@ -30,6 +31,8 @@ OPERATOR = columns_of("OPERATOR SAYS, STATUS, REASON 1, AGE> 2, WE SAY, DISAGREE
 SOURCES = columns_of("NOT READ, WHY, SINCE>, DETAIL~ 1")
 DRAIN = columns_of("DRAIN, STATE, REQUESTS>, WHY~ 1")
 FINDINGS = columns_of("{}, REASON, FOR>, MESSAGE~, THEN~ 1, WHOSE 2")
+LOOKS = columns_of("LOOKED AT, NAME, REASON, AGO>, SAID~, THEN~ 1")
+NOTES = columns_of("ABOUT, ANSWER~")
 HISTORY = columns_of("AGO>, WHAT, FROM, TO, REASON 1")
 CHECKS = columns_of("CONTRACT, DECLARED~, FOUND~, HOLDS, REASON 1")
 
@@ -74,6 +77,7 @@ def status(made: Json, *, wide: bool = False, width: int | None = None) -> Parts
     parts += _filled(GROUPS, (row for role in told["roles"] for row in _groups(role, made)), width)
     parts += _filled(VIEWS, (row for view in told["routerViews"] for row in _view(view)), width)
     parts += _retirement(told.get("retirement"))
+    parts += records(told, lambda at: _since(at, made), width)
     busy = (_drain(item) for item in told["drain"] if wide or item["state"] == "Busy" or "retirement" in told)
     parts += _filled(DRAIN, busy, width)
     parts += _filled(OPERATOR, (_voice(item, made) for item in told["operator"]), width)
@@ -217,9 +221,13 @@ def explanation(made: Json, *, width: int | None = None) -> Parts:
         shown = [item for item in made[name] if item["reason"] != "NotObservable"]
         columns = (FINDINGS[0]._replace(title=title), *FINDINGS[1:])
         parts += _filled(columns, (_finding(item) for item in shown), width)
+    columns = (FINDINGS[0]._replace(title="TRUE, WITH A NOTICE"), *FINDINGS[1:])
+    parts += _filled(columns, (_finding(item) for item in made.get("notices", ())), width)
+    parts += _filled(LOOKS, (_look(item, made) for item in made.get("looks", ())), width)
     blind = [item["type"] for item in made["unknown"] if item["reason"] == "NotObservable"]
     if blind:
         parts.append(Text(f"not observable from here: {', '.join(blind)}", "dim"))
+    parts += _filled(NOTES, ([item["topic"], item["says"]] for item in made.get("notes", ())), width)
     if "history" in made:
         rows = [_change(item, made) for item in made["history"]]
         parts += _filled(HISTORY, rows, width) or [Text("Nothing has changed since the observer began to watch.")]
@@ -235,6 +243,12 @@ def _finding(item: Json) -> list[str | Text]:
     course = _COURSES.get(item.get("advice", ""), "")
     then = ": ".join(text for text in (course, item.get("hint", "")) if text)
     return [item["type"], item["reason"], seconds(item.get("ageSeconds")), message, then, item.get("whose", "")]
+
+
+def _look(item: Json, made: Json) -> list[str | Text]:
+    then = ": ".join(text for text in (_COURSES.get(item.get("advice", ""), ""), item.get("hint", "")) if text)
+    ago = seconds(_since(item["at"], made)) if "at" in item else UNKNOWN
+    return [item["kind"], item["name"], item["reason"], ago, item.get("said", ""), then]
 
 
 def _change(item: Json, made: Json) -> list[str | Text]:

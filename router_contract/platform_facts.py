@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+from router_contract.operator_condition import OperatorCondition
+from router_contract.platform_records import PlatformRecords
+from router_contract.platform_words import CountsFact, EventFact, NoteFact, ReasonFact, UrlFact
 from router_contract.status import Retirement
 
 Unset = msgspec.UnsetType
@@ -20,17 +23,6 @@ class SourceFault(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     why: str
     since: float
     detail: str = ""
-
-
-class OperatorCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A condition exactly as an operator wrote it, unknown types and reasons included."""
-
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-    observed_generation: int | None = None
-    last_transition: float | None = None
 
 
 class OperatorStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -150,19 +142,6 @@ class RouterContract(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     metrics: ContractMetrics | None = None
 
 
-class ReasonFact(msgspec.Struct, frozen=True, kw_only=True):
-    """What a platform's own document advises for one reason. ``course`` is a word of `Finding.advice`.
-
-    An empty ``condition`` means any.
-    """
-
-    condition: str
-    reason: str
-    course: str
-    whose: str
-    hint: str
-
-
 class PlatformFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a platform says about one deployment. Defaults are those of a static file: nothing was looked at.
 
@@ -196,3 +175,8 @@ class PlatformFacts(msgspec.Struct, frozen=True, kw_only=True):
     port: int | None = None
     eviction_note: str = ""
     reasons: tuple[ReasonFact, ...] = ()
+    notes: tuple[NoteFact, ...] = ()
+    events: tuple[EventFact, ...] = ()
+    urls: tuple[UrlFact, ...] = ()
+    counts: CountsFact | None = None
+    records: PlatformRecords = PlatformRecords()

@@ -10,6 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
+from router_contract.platform_words import NoteFact
+
 
 class ServingState(StrEnum):
     """What the routers together say about the endpoints they select."""
@@ -281,12 +283,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One main answer in three sentences, then every other independent False, then what is not known."""
+    """One main answer in three sentences, then every other independent False, then what is not known.
+
+    ``notices`` hold and have something to know about them; ``notes`` are answers of the platform's own document.
+    """
 
     sentences: tuple[str, ...]
     main: Finding | None = None
     others: tuple[Finding, ...] = ()
     unknown: tuple[Finding, ...] = ()
+    notices: tuple[Finding, ...] = ()
+    notes: tuple[NoteFact, ...] = ()
 
 
 class ContractCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

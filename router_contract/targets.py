@@ -139,6 +139,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     ``restarts`` and ``started_at`` (wall seconds) describe the serving container where the platform tells them.
     ``ports`` are the container ports the Pod declares (empty: only those of ``api`` and ``metrics`` are known).
     ``ancillary`` marks a Pod that belongs to the replica and is no member of its group (a Ray head).
+    ``rank`` is set where each data-parallel rank of a Pod has a listener of its own and is a member by itself; its
+    ``uid`` is then that of `rank_uid`.
     """
 
     uid: str
@@ -161,12 +163,19 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     skipped_reason: str = ""
     ports: tuple[int, ...] = ()
     ancillary: bool = False
+    rank: int | None = None
+
+
+def rank_uid(pod_uid: str, rank: int) -> str:
+    """The UID of a member that is one data-parallel rank of a Pod: the Pod's own for the first."""
+    return pod_uid if rank == 0 else f"{pod_uid}-rank-{rank}"
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True):
     """One serving instance of a role. ``ordinal`` is ``None`` on platforms that number nothing; 0 is a real ordinal.
 
-    ``size`` is the number of members the replica was built with, ``None`` when nobody says.
+    ``size`` is the number of members the replica was built with, ``None`` when nobody says. ``instance`` names the
+    operator's own unit that it is part of, where the operator counts those.
     ``retiring`` and ``replacing`` are three-valued through ``None``: True, False, or not known.
     """
 
@@ -176,6 +185,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     retiring: bool | None = None
     retiring_reason: str = ""
     replacing: bool | None = None
+    instance: str = ""
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):

@@ -54,6 +54,7 @@ class DeploymentPage:
             "tree": tree(report, self._renderer),
             "conditions": [self._part("conditions.html", "dep-conditions", report=report, rows=_conditions(report))],
             "routers": [self._routers(report)],
+            "records": [self._part("records.html", "dep-records", report=report, records=report.records)],
             "canary": [self._canaries(key)],
             "transitions": [self._part("transitions.html", "dep-transitions", transitions=report.transitions[::-1])],
             "missing": [self._missing(report)],
@@ -121,6 +122,7 @@ def _findings(report: DeploymentReport) -> list[dict[str, Any]]:
         return []
     named = [("main", each) for each in (told.main,) if each is not None]
     named += [("also", each) for each in told.others] + [("not known", each) for each in told.unknown]
+    named += [("notice", each) for each in told.notices]
     return [{"place": place, "finding": each, "seen_at": _seen(each, report.at.wall)} for place, each in named]
 
 

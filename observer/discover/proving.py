@@ -7,15 +7,18 @@ from collections.abc import Sequence
 import msgspec
 
 from observer.clock import Clock
-from observer.discover.platforms.engine import engine_pods
+from observer.discover.platforms.engine import engine_pods, pod_namespace
 from observer.discover.platforms.load import Platform
 from observer.discover.platforms.members import readiness
+from observer.discover.platforms.ranks import rank_ports
 from observer.discover.platforms.select import Wanted
+from observer.discover.platforms.taking import Scope
 from observer.discover.platforms.world import World
 from observer.kube.client import ApiClient
 from observer.kube.records import Document, Pod, PodDecoder
 from observer.kube.resources import PODS
 from router_contract.judging import MembershipProof, ProofMember
+from router_contract.targets import rank_uid
 
 _PAGE = 500
 MAX_PAGES = 20
@@ -38,13 +41,19 @@ async def prove(client: ApiClient, clock: Clock, platform: Platform, target: Doc
     """The proof at the moment the list was asked for. Objects beside Pods (owners) are those of ``world``."""
     at = clock.now()
     wants, _ = engine_pods(platform, target, world.with_pods(()))
-    listed = await _list(client, target.namespace, label_selector(wants)) if wants else []
+    # what comes along with a Pod has labels of its own
+    asked = "" if platform.document.pods.companions is not None else label_selector(wants)
+    listed = await _list(client, pod_namespace(platform, target), asked) if wants else []
     if listed is None:
         return MembershipProof(at=at, members=None)
     _, pods = engine_pods(platform, target, world.with_pods(listed))
+    ranks = max(1, len(rank_ports(platform.document.replicas, Scope(body=target.body, holes={}))))
     members = tuple(
-        ProofMember(uid=pod.uid, ready=readiness(pod, platform.document.ready), terminating=pod.terminating)
+        ProofMember(
+            uid=rank_uid(pod.uid, rank), ready=readiness(pod, platform.document.ready), terminating=pod.terminating
+        )
         for pod in pods
+        for rank in range(ranks)
     )
     return MembershipProof(at=at, members=members)
 
@@ -53,7 +62,8 @@ async def _list(client: ApiClient, namespace: str, selector: str) -> list[Pod] |
     """Every Pod of a selector as of one version, ``None`` when one page failed or one Pod cannot be read."""
     decode, found, token = PodDecoder(), list[Pod](), ""
     for _ in range(MAX_PAGES):
-        query = {"labelSelector": selector, "limit": str(_PAGE), **({"continue": token} if token else {})}
+        query = {"limit": str(_PAGE)}
+        query |= {name: value for name, value in (("labelSelector", selector), ("continue", token)) if value}
         answer = await client.request("GET", PODS.collection(namespace), query=query)
         if not answer.ok:
             return None
@@ -77,7 +87,7 @@ def label_selector(wants: Sequence[Wanted]) -> str:
             parts.append(f"!{each.key}")
         elif each.unless:
             parts.append(f"{each.key} notin ({values})")
-        elif each.values:
+        elif each.values and not each.patterns:
             parts.append(f"{each.key}={values}" if len(each.values) == 1 else f"{each.key} in ({values})")
         else:
             parts.append(each.key)

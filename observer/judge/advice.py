@@ -131,6 +131,9 @@ ADVICE: dict[tuple[str, str], Advice] = {
     ("Group", "Incomplete"): Advice(
         _C, CLUSTER, "clears when every member exists; look for the missing one if it lasts"
     ),
+    ("ReadyCount", "CountsDisagree"): Advice(
+        Course.WAIT, OPERATOR, "counts differ for a moment after each change; else believe what serves"
+    ),
     ("Router", "Down"): Advice(_A, ROUTER, "nobody listens on its ports: clients reach other replicas only"),
     ("Member", "Loading"): Advice(_C, ENGINE, "loading is not a stall; it takes as long as the model does"),
     ("Member", "StartupLoop"): Advice(_A, OWNER, "it starts again and again: see how the last attempt ended"),

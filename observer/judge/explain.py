@@ -17,8 +17,11 @@ from router_contract.verdicts import Condition
 
 MAIN_ORDER = (
     "QuotaReserved",
+    "Operation",
     "WeightsReady",
+    "ModelStatus",
     "StartupLoop",
+    "LastFailure",
     "EngineProgressing",
     "Down",
     "Incomplete",
@@ -33,6 +36,9 @@ MAIN_ORDER = (
     "DomainRegistered",
     "ElasticResize",
     "ReplicasUpToDate",
+    "RolloutHold",
+    "RetryBlock",
+    "CanaryRun",
     "CanaryAnalysis",
     "KVEventsPublishing",
     "OperatorCurrent",
@@ -78,13 +84,24 @@ def explain(
     open_question = [] if wrong and not causes else _first_open(open_, phase)
     look = [] if wrong else [item for item in open_ if item.advice == Course.ACT.value]
     main = next(iter(heavy or loading or open_question or wrong or look), None)
+    main = _sooner(inputs.facts.ordered, main, open_)
     others, unknown = ([_derived(item, main, wrong) for item in part if item is not main] for part in (wrong, open_))
     return Explanation(
         sentences=(_what(inputs, phase, roles), _look(look) if main in look else _why(main, groups), _act(main)),
         main=main,
         others=tuple(others),
         unknown=tuple(unknown),
+        notices=tuple(item for item in found if item.status == "True" and item.hint),
+        notes=inputs.facts.notes,
     )
+
+
+def _sooner(ordered: Sequence[str], main: Finding | None, unknown: Sequence[Finding]) -> Finding | None:
+    """Where a platform orders its conditions, the first that is not True is where to look, also if it is Unknown."""
+    if main is None or main.type not in ordered:
+        return main
+    before = ordered[: ordered.index(main.type)]
+    return next((item for name in before for item in unknown if item.type == name), main)
 
 
 _DERIVED = frozenset({"EndpointEligibility", "RoleKindsReady", "MetricsFresh", "EngineProgressing", "KVEventsLive"})
@@ -133,7 +150,8 @@ def _withdrawing(item: Finding, groups: Sequence[JudgedGroup], convergence: Conv
 
 def _subject(item: Finding) -> str:
     """What orders a finding: its condition's type, or of a member, group or router what is the matter with it."""
-    return item.reason if " " in item.type else item.type
+    head, _, place = item.type.partition(" ")
+    return item.reason if place and head not in MAIN_ORDER else head
 
 
 def _rank(item: Finding, order: dict[str, int]) -> tuple[int, str]:

@@ -7,14 +7,17 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from observer.judge.advice import Course, advice
-from observer.judge.groups import JudgedGroup
+from observer.judge.groups import HELD, JudgedGroup
+from observer.judge.notices import of_notices
 from observer.judge.qualification import group_name
 from observer.judge.standing import MemberStanding, Standing
 from router_contract.judging import DeploymentInputs
-from router_contract.platform_facts import ReasonFact, Unset
+from router_contract.platform_facts import OperatorStatus, PlatformFacts, Unset
+from router_contract.platform_words import ReasonFact
 from router_contract.readings import FailureKind, Instant
 from router_contract.router_views import RouterView, ViewFailed
 from router_contract.status import Finding, GroupState
+from router_contract.targets import Role
 from router_contract.verdicts import Condition, Provenance, Status
 
 LEAVING = frozenset({GroupState.RETIRING, GroupState.REPLACING})
@@ -34,6 +37,8 @@ def findings(
         *(_of_member(item) for group in groups for item in group.standings if _told(group, item)),
         *_of_routers(inputs),
         *_of_operator(inputs, frozenset(item.type for item in conditions), now),
+        *_of_counts(inputs, groups),
+        *of_notices(inputs.facts, now),
     ]
 
 
@@ -68,16 +73,20 @@ def _of_condition(inputs: DeploymentInputs, item: Condition, now: Instant) -> Fi
     said = " (as the operator says)" if item.provenance is Provenance.MIRRORED else ""
     seconds = None if item.reason_since is None else max(0.0, now.wall - item.reason_since)
     found = _finding(item.type, "", item.status.value, item.reason, item.message + said, seconds, item.evidence)
-    own = _platforms_own(inputs.facts.reasons, item.type, item.reason)
+    own = platforms_own(inputs.facts, item.type, item.reason)
     if own is None or item.status is Status.TRUE:
         return found
     return msgspec.structs.replace(found, advice=own.course, whose=own.whose, hint=own.hint)
 
 
-def _platforms_own(reasons: Sequence[ReasonFact], kind: str, reason: str) -> ReasonFact | None:
-    """A platform's advice for a reason: the row of this condition, else one that names no condition."""
-    rows = {row.condition: row for row in reasons if row.reason == reason}
-    return rows.get(kind) or rows.get("")
+def platforms_own(facts: PlatformFacts, kind: str, reason: str) -> ReasonFact | None:
+    """A platform's advice for a reason: of the present phase first, else of any; a row for any reason comes last."""
+    operator = facts.operator
+    phase = operator.phase if isinstance(operator, OperatorStatus) else ""
+    rows = {(row.condition, row.phase): row for row in facts.reasons if row.reason == reason}
+    places = ((kind, phase), (kind, ""), ("", phase), ("", ""))
+    whatever = next((row for row in facts.reasons if row.condition == kind and not row.reason), None)
+    return next((rows[place] for place in places if place in rows), whatever)
 
 
 def _of_operator(inputs: DeploymentInputs, ours: frozenset[str], now: Instant) -> Iterator[Finding]:
@@ -93,16 +102,16 @@ def _of_operator(inputs: DeploymentInputs, ours: frozenset[str], now: Instant) -
     for item in operator.conditions:
         if item.type not in known:
             continue
-        row = _platforms_own(facts.reasons, item.type, item.reason)
-        good = item.status == Status.TRUE.value
+        row = platforms_own(facts, item.type, item.reason)
+        good = item.status == Status.TRUE.value and not (row is not None and row.notice)
         yield Finding(
             type=item.type,
             status=item.status,
             reason=item.reason,
             message=f"{item.message} (as the operator says)".strip(),
             advice="" if row is None or good else row.course,
-            whose="" if row is None else row.whose,
-            hint="" if row is None else row.hint,
+            whose="" if row is None or good else row.whose,
+            hint="" if row is None or good else row.hint,
             age_seconds=None if item.last_transition is None else max(0.0, now.wall - item.last_transition),
         )
 
@@ -150,6 +159,40 @@ def _of_member(item: MemberStanding) -> Finding:
         return found
     hint = f"a load may take up to {item.wait:.0f} s more; where it is known to be down, start it"
     return msgspec.structs.replace(found, advice=Course.WAIT.value, hint=hint)
+
+
+def _of_counts(inputs: DeploymentInputs, groups: Sequence[JudgedGroup]) -> Iterator[Finding]:
+    """Where the operator's count of ready units cannot be what serves; nothing while what serves is not known well enough."""
+    counts = inputs.facts.counts
+    if counts is None or counts.ready is None or not inputs.deployment.complete or inputs.deployment.deleting:
+        return
+    low, high, named = serving_units(inputs.deployment.roles, groups, counts.wanted)
+    if low <= counts.ready <= high:
+        return
+    total = "" if counts.total is None else f" of {counts.total}"
+    seen = str(low) if low == high else f"{low} to {high}"
+    said = f"the operator counts {counts.ready}{total} ready; by its Pods {seen} of {named} serve"
+    yield _finding("ReadyCount", "", "False", "CountsDisagree", said, None)
+
+
+def serving_units(roles: Sequence[Role], groups: Sequence[JudgedGroup], wanted: int | None) -> tuple[int, int, int]:
+    """Of the operator's units that are here: how many surely serve, how many may, and how many there are.
+
+    A unit serves when each role has all of its replicas in it, and each of them is eligible.
+    """
+    units: dict[str, list[JudgedGroup]] = {}
+    for group in groups:
+        if group.replica.instance:
+            units.setdefault(group.replica.instance, []).append(group)
+    places = {role.name: role.desired // wanted if role.desired and wanted else 1 for role in roles}
+    low = high = 0
+    for held in units.values():
+        states = [group.verdict.state for group in held]
+        whole = all(sum(group.verdict.role == name for group in held) >= count for name, count in places.items())
+        good = whole and all(state is GroupState.ELIGIBLE for state in states)
+        low += good
+        high += good or (whole and all(state is GroupState.ELIGIBLE or state in HELD for state in states))
+    return low, high, len(units)
 
 
 def _of_routers(inputs: DeploymentInputs) -> Iterator[Finding]:

@@ -96,7 +96,9 @@ def _deleting(inputs: DeploymentInputs, stored: Stored, now: Instant) -> Judged:
         phase_message="the deployment is being deleted",
         role_summary="",
         endpoint=None,
-        explanation=Explanation(sentences=(sentence, "Judging has stopped.", "Nothing needs to be done.")),
+        explanation=Explanation(
+            sentences=(sentence, "Judging has stopped.", "Nothing needs to be done."), notes=inputs.facts.notes
+        ),
         stored=stored,
         writable=False,
     )
@@ -209,5 +211,6 @@ def with_verdicts(report: DeploymentReport, inputs: DeploymentInputs, judged: Ju
         views=inputs.views,
         sources=inputs.facts.sources,
         scaler=None if isinstance(scaler, Unset) else scaler,
+        records=inputs.facts.records,
         transitions=judged.stored.transitions,
     )

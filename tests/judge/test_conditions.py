@@ -12,10 +12,10 @@ from observer.judge.conditions_ours import metrics_fresh, operator_current
 from observer.judge.conditions_serving import kv_events_publishing, replicas_up_to_date, role_kinds_ready, router_ready
 from observer.judge.judgement import with_verdicts
 from router_contract.judging import Stored, StoredCondition, TargetFreshness
+from router_contract.operator_condition import OperatorCondition
 from router_contract.platform_facts import (
     BindingFact,
     ElasticFact,
-    OperatorCondition,
     OperatorStatus,
     PublisherFact,
     RolloutFact,
@@ -696,7 +696,7 @@ def test_every_reason_that_is_not_true_has_advice(kind, reason):
 def test_advice_has_no_row_for_a_reason_nobody_gives():
     others = {("Member", name) for name in ("Loading", "StartupLoop", "Down", "Saturated", "Failing")}
     others |= {("Group", name) for name in ("Retiring", "RetirementAborted", "Replacing", "Incomplete")}
-    others |= {("Router", "Down")}
+    others |= {("Router", "Down"), ("ReadyCount", "CountsDisagree")}
     assert set(ADVICE) == {(kind, reason) for kind, all_ in REASONS.items() for reason in all_} | others
 
 

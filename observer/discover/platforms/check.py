@@ -11,18 +11,21 @@ from observer.discover.platforms.document import PlatformDocument, PodRule, Role
 from observer.discover.platforms.document_facts import QuotaRule, StatusRule
 from observer.discover.platforms.paths import BadPathError, check_template, parse, pattern
 from observer.discover.platforms.values import Count, Take
+from observer.discover.platforms.readers import SOURCES
 from observer.yamldoc.decode import Tracker
 from observer.yamldoc.faults import did_you_mean, shown
 
-_SOURCES = ("field", "item", "label", "annotation", "image", "argument", "port", "fixed")
+_SOURCES = ("field", "item", "label", "annotation", "image", "argument", "port", "owner", "fixed")
 _PATH_KEYS = {
     "field",
+    "names",
     "item",
     "each",
     "command",
     "arguments",
     "environment",
     "selector",
+    "ranks",
     "path",
     "conditions",
     "observed_generation",
@@ -133,7 +136,7 @@ def _target(document: PlatformDocument, tracker: Tracker) -> None:
     rules = [] if target.group_by else [document.pods]
     rules += [document.router.pods] if document.router is not None else []
     for rule in rules:
-        if not (rule.labels or rule.selector or rule.selector_of):
+        if not (rule.labels or rule.through or rule.selector or rule.selector_of):
             tracker.fault(rule, "labels", "nothing", "`labels` or a `selector`")
 
 
@@ -144,6 +147,10 @@ def _names(document: PlatformDocument, tracker: Tracker) -> None:
         if source.name in known:
             tracker.fault(source, "name", f"the source {shown(source.name)} a second time", "each source once")
         known[source.name] = source.kind
+    reader = document.facts.records
+    if reader and SOURCES.get(reader) not in known:
+        wanted = f"the source {shown(SOURCES[reader])}" if reader in SOURCES else f"one of {', '.join(SOURCES)}"
+        tracker.fault(document.facts, "records", shown(reader), wanted)
     for owner in _structs(document.facts):
         _source(owner, known, tracker)
     rules = [document.pods]
@@ -151,9 +158,13 @@ def _names(document: PlatformDocument, tracker: Tracker) -> None:
         rules.append(document.router.pods)
         if document.router.workload is not None:
             _source(document.router.workload, known, tracker)
+    for role in document.roles:
+        for each in role.workloads:
+            _source(each, known, tracker)
     for rule in rules:
-        if rule.selector_of is not None:
-            _source(rule.selector_of, known, tracker)
+        for referred in (*rule.referred, rule.selector_of, rule.through):
+            if referred is not None:
+                _source(referred, known, tracker)
         for kind in rule.owner[:-1]:
             if kind not in kinds:
                 tracker.fault(
@@ -161,6 +172,13 @@ def _names(document: PlatformDocument, tracker: Tracker) -> None:
                 )
         if rule.owner and rule.owner[-1] != document.target.kind:
             tracker.fault(rule, "owner", shown(rule.owner[-1]), f"the target's kind {document.target.kind} at the end")
+        for chain in rule.other_owners:
+            steps = chain.split("/")
+            if steps[-1] != document.target.kind or not set(steps[:-1]) <= kinds:
+                wanted = (
+                    f"kinds of `sources` and {document.target.kind} at the end, as `ReplicaSet/{document.target.kind}`"
+                )
+                tracker.fault(rule, "otherOwners", shown(chain), wanted)
 
 
 def _source(owner: msgspec.Struct, known: dict[str, str], tracker: Tracker) -> None:

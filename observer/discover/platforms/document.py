@@ -12,7 +12,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from observer.discover.platforms.document_facts import FactsRule, ReasonRule, SelectorOf, StatusRule, WorkloadRule
+from observer.discover.platforms.document_facts import (
+    FactsRule,
+    NoteRule,
+    OwnedCount,
+    ReasonRule,
+    SelectorOf,
+    StatusRule,
+    WorkloadRule,
+)
 from observer.discover.platforms.values import Count, Takes, Texts
 from observer.yamldoc.quantities import Name
 
@@ -35,6 +43,8 @@ class TargetRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         StatusPolicy, Meta(description="`Schema`: ours are added where its schema merges conditions by type.")
     ] = StatusPolicy.SCHEMA
     when: Annotated[Takes, Meta(description="Objects without a value here are no deployments.")] = ()
+    unless: Annotated[Takes, Meta(description="Objects with a value here are no deployments.")] = ()
+    label_selector: Annotated[str, Meta(description="Objects that the server is asked for.")] = ""
     group_by: Annotated[
         tuple[str, ...], Meta(description="No object: Pods that agree in these labels are one deployment, so named.")
     ] = ()
@@ -53,8 +63,28 @@ class SourceRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     label_selector: Annotated[str, Meta(description="Objects that the server is asked for.")] = ""
 
 
+class ThroughRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Objects between the target and its Pods. One of which no Pod is here has them in another cluster: not observed."""
+
+    source: Annotated[str, Meta(description="Name of the source that has them; those count that the target owns.")]
+    label: Annotated[str, Meta(description="Label of the Pods.")]
+    value: Annotated[str, Meta(description="Its value; `{object}` is the object's name.")] = "{object}"
+    cluster: Annotated[str | None, Meta(description="Path in the object to the name of the cluster it lies in.")] = None
+
+
+class ReferredRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Objects named by the target, each of which says which Pods are its."""
+
+    source: Annotated[str, Meta(description="Name of the source that has them.")]
+    names: Annotated[str, Meta(description="Path in the target to their names.")]
+    path: Annotated[str, Meta(description="Path in the object to its selector, written as `a=b,c=d`.")]
+
+
 class PodRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which Pods of the target's namespace belong. A label's value may be `a|b`, `*` (any) or `!` (must be absent)."""
+    """Which Pods of the target's namespace belong.
+
+    A label's value may be `a|b`, `*` (any), `!` (must be absent) or `a|!` (that or absent).
+    """
 
     labels: Annotated[Texts, Meta(description="Labels; `{name}`, `{namespace}`, `{role}` are filled in.")] = ()
     selector: Annotated[
@@ -63,10 +93,28 @@ class PodRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     selector_of: Annotated[
         SelectorOf | None, Meta(description="An object whose selector it is, as a Service that the target names.")
     ] = None
+    referred: Annotated[
+        tuple[ReferredRule, ...],
+        Meta(
+            description="Objects that the target names. Where it names one, Pods are those of their selectors instead."
+        ),
+    ] = ()
     owner: Annotated[
         tuple[str, ...],
         Meta(description="Kinds of the controllers from the Pod up to the target; UIDs are compared at each step."),
     ] = ()
+    other_owners: Annotated[
+        tuple[str, ...],
+        Meta(description="Further chains, of which one will do as well, as `ReplicaSet/Deployment/Kind`."),
+    ] = ()
+    namespace: Annotated[Takes, Meta(description="Where the Pods are; in the target's namespace when absent.")] = ()
+    through: Annotated[
+        ThroughRule | None, Meta(description="Objects that the target owns, whose names the Pods carry.")
+    ] = None
+    companions: Annotated[
+        str | None,
+        Meta(description="Label: Pods with the value of one that was taken belong too, as a gang's workers."),
+    ] = None
 
 
 class EngineRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -110,6 +158,12 @@ class RoleRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     desired: Annotated[Count | None, Meta(description="Replicas that are wanted.")] = None
     size: Annotated[Count | None, Meta(description="Pods of one replica; 1 when absent.")] = None
     labels: Annotated[Texts, Meta(description="Labels of its Pods, as in `pods.labels`.")] = ()
+    other_labels: Annotated[Texts, Meta(description="Labels that will do instead of all of `labels`.")] = ()
+    only: Annotated[bool, Meta(description="Where it is the only role, every Pod of the deployment is of it.")] = False
+    workloads: Annotated[
+        tuple[OwnedCount, ...],
+        Meta(description="Objects that keep its Pods: where nothing says how many replicas are wanted, they do."),
+    ] = ()
     engine: Annotated[EngineRule | None, Meta(description="Instead of the platform's `engine`.")] = None
     command: Annotated[str | None, Meta(description="Path in the item to the command that replaces the engine's.")] = (
         None
@@ -144,15 +198,28 @@ class Replacement(StrEnum):
 
 
 class ReplicaRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How Pods form replicas. Without `ordinal` and `group` each Pod is one."""
+    """How Pods form replicas. Without `ordinal` and `group` each Pod is one; with both, one number of one group is."""
 
     ordinal: Annotated[Takes, Meta(description="The replica's number.")] = ()
     group: Annotated[Takes, Meta(description="Pods with one value form a replica, where nothing numbers them.")] = ()
+    unnumbered: Annotated[
+        bool, Meta(description="A Pod that nothing numbers is a replica with those of its `group`, else by itself.")
+    ] = False
     seat: Annotated[Takes, Meta(description="The member's place in its replica.")] = ()
     total: Annotated[Takes, Meta(description="Members the replica was built with, as each Pod says.")] = ()
     total_absent: Annotated[int | None, Meta(description="What an absent `total` means.", ge=1)] = None
     revision: Annotated[Takes, Meta(description="The template a Pod was made from.")] = ()
+    instance: Annotated[
+        Takes,
+        Meta(description="The operator's own unit that a Pod belongs to, where it counts those and not replicas."),
+    ] = ()
     leader: Annotated[LeaderRule | None, Meta(description="Which members serve.")] = None
+    ranks: Annotated[
+        str | None,
+        Meta(
+            description="Path in the target to ports: two or more are the listeners of each Pod's data-parallel ranks, in order."
+        ),
+    ] = None
     retiring: Annotated[
         Takes,
         Meta(description="A Pod with a value here is being retired; its replica with it, and the value says why."),
@@ -207,9 +274,10 @@ class PlatformDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     container: Annotated[
         tuple[str, ...], Meta(description="Serving container, the first of these that a Pod has; else the first.")
     ] = ()
-    ready: Annotated[tuple[str, ...], Meta(description="Pod conditions that must all be True for a ready member.")] = (
-        "Ready",
-    )
+    ready: Annotated[
+        tuple[str, ...],
+        Meta(description="Pod conditions that must all be True for a ready member; `x?`: where a Pod has it."),
+    ] = ("Ready",)
     roles: Annotated[tuple[RoleRule, ...], Meta(description="Its roles; a Pod takes the first that fits.")]
     replicas: Annotated[ReplicaRule, Meta(description="How Pods form replicas.")] = ReplicaRule()
     api: Annotated[EndpointRule | None, Meta(description="Where an engine serves.")] = None
@@ -220,3 +288,4 @@ class PlatformDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     status: Annotated[StatusRule, Meta(description="The operator's voice.")] = StatusRule()
     facts: Annotated[FactsRule, Meta(description="What else the platform says.")] = FactsRule()
     reasons: Annotated[tuple[ReasonRule, ...], Meta(description="Advice for its reasons.")] = ()
+    notes: Annotated[tuple[NoteRule, ...], Meta(description="What its users ask, answered beside an explanation.")] = ()

@@ -86,10 +86,53 @@ class ReasonRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What to do about one reason of the operator."""
 
     condition: Annotated[str, Meta(description="Condition type; empty: whichever carries the reason.")] = ""
-    reason: Annotated[str, Meta(description="Reason.")]
+    reason: Annotated[str, Meta(description="Reason; empty: any reason of the condition.")]
+    in_phase: Annotated[str, Meta(description="The operator's phase that it is read with; empty: any.")] = ""
+    notice: Annotated[bool, Meta(description="It is told also where its condition is True.")] = False
     course: Annotated[Course, Meta(description="Whether waiting helps.")]
     whose: Annotated[str, Meta(description="Who can do something about it.")]
     hint: Annotated[str, Meta(description="One sentence of help.")]
+
+
+class OwnedCount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A number in the objects of a source that the target owns; several are added."""
+
+    source: Annotated[str, Meta(description="Name of a source.")]
+    path: Annotated[str, Meta(description="Path in the object to the number.")] = "spec.replicas"
+
+
+class NoteRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One answer to what users of the platform ask. Told with every explanation in which it has something to say."""
+
+    topic: Annotated[str, Meta(description="What it is about, in a few words.")]
+    when: Annotated[Takes, Meta(description="It is told only when this has a value.")] = ()
+    value: Annotated[Takes, Meta(description="What `{value}` stands for; without a value it is not told.")] = ()
+    says: Annotated[str, Meta(description="One or two sentences.")]
+
+
+class EventRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An Event about the target that somebody who asks for an explanation is told. Read then, and not before."""
+
+    reason: Annotated[str, Meta(description="Reason of the Event.")]
+    course: Annotated[Course, Meta(description="Whether waiting helps.")]
+    whose: Annotated[str, Meta(description="Who can do something about it.")]
+    hint: Annotated[str, Meta(description="One sentence of help.")]
+
+
+class UrlRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Objects that the target owns and that publish a URL, asked once when somebody wants an explanation."""
+
+    source: Annotated[str, Meta(description="Name of the source that has them.")]
+    url: Annotated[str, Meta(description="Path in the object to the URL.")]
+    path: Annotated[str, Meta(description="Appended to the URL.")] = "/v1/models"
+
+
+class CountsRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The operator's counts of its own units (`replicas.instance`), compared with what serves."""
+
+    wanted: Annotated[str, Meta(description="Path to the units that are wanted.")]
+    ready: Annotated[str, Meta(description="Path to the units it calls ready.")]
+    total: Annotated[str, Meta(description="Path to the units that exist.")]
 
 
 class ScalerRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -121,6 +164,10 @@ class FactsRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     binding: Annotated[BindingRule | None, Meta(description="The binding of that cache.")] = None
     quota: Annotated[QuotaRule | None, Meta(description="Quota of the replicas.")] = None
     weights: Annotated[WeightsRule | None, Meta(description="The model artifact.")] = None
+    counts: Annotated[CountsRule | None, Meta(description="The operator's own counts.")] = None
+    events: Annotated[tuple[EventRule, ...], Meta(description="Events about the target that are told on demand.")] = ()
+    urls: Annotated[UrlRule | None, Meta(description="Published URLs that are checked on demand.")] = None
+    records: Annotated[str, Meta(description="Name of the reader of its records of a form of its own, as `ome`.")] = ""
     reserved_namespaces: Annotated[
         tuple[str, ...], Meta(description="Namespaces that never get a queue; none named: not known.")
     ] = ()

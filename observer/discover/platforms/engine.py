@@ -20,17 +20,19 @@ from observer.discover.platforms.facts import facts
 from observer.discover.platforms.load import Platform
 from observer.discover.platforms.members import Listeners, MemberBuilder, Refusal, container_of, moment
 from observer.discover.platforms.objects import Objects
-from observer.discover.platforms.roles import RoleBuilder, specs
+from observer.discover.platforms.readers import told_by
+from observer.discover.platforms.roles import RoleBuilder, Spec, specs
 from observer.discover.platforms.select import IGNORE, Left, Selector, Wanted
 from observer.discover.platforms.taking import Scope, count, label, present, text
 from observer.discover.platforms.world import Need, Reader, World
 from observer.kube.records import Document, Pod
 from router_contract.discovered import Discovered, ObjectReference
-from router_contract.platform_facts import OperatorStatus
+from router_contract.platform_facts import OperatorStatus, SourceFault
 from router_contract.targets import (
     Deployment,
     DeploymentKey,
     EndpointType,
+    Role,
     RouterDeclaration,
     StoreDeclaration,
 )
@@ -66,8 +68,9 @@ def watched(platform: Platform, target: Document) -> bool:
     annotations = paths.first(target.body, "metadata.annotations")
     if isinstance(annotations, Mapping) and annotations.get(IGNORE) == "true":
         return False
-    when = platform.document.target.when
-    return not when or present(when, _scope(target))
+    rule = platform.document.target
+    scope = _scope(target)
+    return (not rule.when or present(rule.when, scope)) and not present(rule.unless, scope)
 
 
 def group_of(platform: Platform, pod: Pod) -> Document | None:
@@ -101,25 +104,31 @@ def discover(
     """One deployment. ``now`` (wall seconds) is when its object was last heard of; ``refusal`` judges the Pods' addresses."""
     document, reader, left = platform.document, Reader(world), list[Left]()
     scope = _scope(target)
-    complete = reader.complete(target.namespace)
     selector = Selector(platform, target, reader)
-    pods = selector.select(_pod_rule(platform, target), scope, left)
+    rule = _pod_rule(platform, target)
+    pods = selector.select(rule, scope, left)
+    away = selector.elsewhere(rule, pods)
+    complete = not away and _read(reader, selector, rule, scope)
     ended = sorted(each.pod for each in left if each.ended)
     members = MemberBuilder(document.replicas, document.ready, refusal)
     found = specs(document, scope, pods)
-    roles = RoleBuilder(document, members, left, complete=complete).build(found, pods)
-    router = _router(document.router, selector, scope, refusal, left)
     namespaced = {source.name: source.namespaced for source in document.sources}
+    objects = Objects(reader, target, namespaced)
+    roles = _counted(RoleBuilder(document, members, left, complete=complete).build(found, pods), found, objects)
+    router = _router(document.router, selector, scope, refusal, left)
+    told = told_by(document, target, roles, router, pods, reader)
+    roles, router = (roles, router) if told is None else (told.roles, told.router)
     said = facts(
         document,
         msgspec.structs.replace(scope, member_labels={pod.uid: pod.labels for pod in pods}),
         roles,
         router,
-        Objects(reader, target, namespaced),
-        reader.faults(target.namespace),
+        objects,
+        (*reader.faults(target.namespace), *_elsewhere(rule, away)),
         ended,
         now,
     )
+    said = said if told is None else msgspec.structs.replace(said, records=told.records, declared=told.declared)
     operator = said.operator
     deployment = Deployment(
         key=DeploymentKey(target.namespace, target.name),
@@ -157,6 +166,39 @@ def engine_pods(platform: Platform, target: Document, world: World) -> tuple[tup
     rule, scope = _pod_rule(platform, target), _scope(target)
     selector = Selector(platform, target, Reader(world))
     return selector.requirements(rule, scope), selector.select(rule, scope, [])
+
+
+def pod_namespace(platform: Platform, target: Document) -> str:
+    """Where the engine Pods of a target are."""
+    return text(platform.document.pods.namespace, _scope(target)) or target.namespace
+
+
+def _read(reader: Reader, selector: Selector, rule: PodRule, scope: Scope) -> bool:
+    """Whether a Pod that is not held does not exist: its namespace was listed, and what leads to it was read."""
+    between = selector.between(rule.through) if rule.through is not None else ()
+    return reader.complete(selector.namespace(rule, scope)) and not isinstance(between, msgspec.UnsetType)
+
+
+def _elsewhere(rule: PodRule, away: Sequence[Document]) -> Iterator[SourceFault]:
+    """That Pods are in other clusters, as a kind that could not be read here."""
+    if not away or rule.through is None:
+        return
+    path = rule.through.cluster
+    places = {paths.as_text(paths.first(each.body, path)) or "unknown" for each in away} if path is not None else set()
+    named = ", ".join(each.name for each in away[:3]) + (f" and {len(away) - 3} more" if len(away) > 3 else "")
+    where = f" (clusters: {', '.join(sorted(places))})" if places else ""
+    made = [moment(paths.as_text(paths.first(each.body, "metadata.creationTimestamp"))) or 0.0 for each in away]
+    detail = f"no Pod of {named} is here{where}: it may run in another cluster, which needs an observer of its own"
+    yield SourceFault(kind="Pod", why="Elsewhere", since=min(made), detail=detail)
+
+
+def _counted(roles: Sequence[Role], found: Sequence[Spec], objects: Objects) -> tuple[Role, ...]:
+    """The roles, where nothing says how many replicas are wanted with the number that the objects keeping them want."""
+    rules = {spec.name: spec.rule.workloads for spec in found}
+    return tuple(
+        msgspec.structs.replace(role, desired=objects.counted(rules[role.name])) if role.desired is None else role
+        for role in roles
+    )
 
 
 def _scope(target: Document) -> Scope:

@@ -12,20 +12,21 @@ from observer.discover.platforms.document import PlatformDocument
 from observer.discover.platforms.members import moment
 from observer.discover.platforms.objects import Objects
 from observer.discover.platforms.taking import Scope, label, present, text
+from observer.discover.platforms.words import counts, events, notes
 from router_contract.contract import decode_router
+from router_contract.operator_condition import OperatorCondition
 from router_contract.platform_facts import (
     ContractMetrics,
     ContractRole,
-    OperatorCondition,
     OperatorStatus,
     PlatformFacts,
     PublisherFact,
-    ReasonFact,
     RouterContract,
     ScalerFact,
     SourceFault,
     Unset,
 )
+from router_contract.platform_words import ReasonFact
 from router_contract.status import Retirement
 from router_contract.targets import Role, RouterDeclaration
 
@@ -75,10 +76,20 @@ def facts(
         eviction_note=_ended(ended),
         reasons=tuple(
             ReasonFact(
-                condition=each.condition, reason=each.reason, course=each.course.value, whose=each.whose, hint=each.hint
+                condition=each.condition,
+                reason=each.reason,
+                course=each.course.value,
+                whose=each.whose,
+                hint=each.hint,
+                phase=each.in_phase,
+                notice=each.notice,
             )
             for each in document.reasons
         ),
+        notes=tuple(notes(document.notes, scope)),
+        events=events(rule.events),
+        urls=objects.urls(rule.urls),
+        counts=counts(rule.counts, scope),
     )
 
 

@@ -9,13 +9,24 @@ import msgspec
 
 from observer.discover.platforms import paths
 from observer.discover.platforms.document import RouterRule
-from observer.discover.platforms.document_facts import BindingRule, ObjectRule, QuotaRule, WeightsRule
+from observer.discover.platforms.document_facts import (
+    BindingRule,
+    ObjectRule,
+    OwnedCount,
+    QuotaRule,
+    UrlRule,
+    WeightsRule,
+)
 from observer.discover.platforms.select import controller
 from observer.discover.platforms.taking import Scope, text
 from observer.discover.platforms.world import Reader, owner_uids
 from observer.kube.records import Document
 from router_contract.platform_facts import BindingFact, RouterObjectsFact, Unset, WeightsFact, WorkloadFact
+from router_contract.platform_words import UrlFact
 from router_contract.targets import Ready, Role, RouterDeclaration
+
+MAX_URLS = 64
+"""Most published URLs of one deployment."""
 
 
 class Objects:
@@ -81,6 +92,29 @@ class Objects:
         if isinstance(found, msgspec.UnsetType):
             return msgspec.UNSET
         return tuple(_workload(rule, each, places) for each in found)
+
+    def urls(self, rule: UrlRule | None) -> tuple[UrlFact, ...]:
+        """The URLs that the target's objects publish; none where nobody could look."""
+        found = self.owned(rule.source) if rule is not None else ()
+        if rule is None or isinstance(found, msgspec.UnsetType):
+            return ()
+        named = ((each.name, paths.as_text(paths.first(each.body, rule.url))) for each in found[:MAX_URLS])
+        return tuple(UrlFact(name=name, url=url, path=rule.path) for name, url in named if url)
+
+    def owned(self, source: str) -> tuple[Document, ...] | Unset:
+        """The objects of a source that the target owns; UNSET when nobody could look."""
+        namespace = self._target.namespace if self._namespaced[source] else ""
+        return self._reader.owned(source, namespace, (self._target.uid,))
+
+    def counted(self, rules: Sequence[OwnedCount]) -> int | None:
+        """The numbers in the target's own objects added; ``None`` where there is none, or one could not be read."""
+        numbers: list[int | None] = []
+        for rule in rules:
+            found = self.owned(rule.source)
+            if isinstance(found, msgspec.UnsetType):
+                return None
+            numbers += [paths.whole(paths.first(each.body, rule.path)) for each in found]
+        return None if not numbers or None in numbers else sum(number or 0 for number in numbers)
 
     def router(
         self, rule: RouterRule | None, scope: Scope, router: RouterDeclaration | None

@@ -10,6 +10,7 @@ import msgspec
 from observer.discover.platforms import paths
 from observer.discover.platforms.document import LeaderRule, PlatformDocument, Replacement, RoleRule
 from observer.discover.platforms.members import Listeners, MemberBuilder, container_of
+from observer.discover.platforms.ranks import rank_ports, spread
 from observer.discover.platforms.select import Left, fits, wanted
 from observer.discover.platforms.taking import Scope, arguments, count, label, present, text
 from observer.judge.parallelism import read_parallelism
@@ -27,12 +28,18 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     rule: RoleRule
     scope: Scope
+    alone: bool = False
 
     def takes(self, pod: Pod) -> bool:
         """Whether a Pod of the deployment is of this role."""
         if self.rule.each_label is not None and label(pod.labels, self.rule.each_label) != self.scope.item:
             return False
-        return fits(pod.labels, wanted(self.rule.labels, self.scope.filled))
+        if self.alone and self.rule.only:
+            return True
+        other = self.rule.other_labels
+        return fits(pod.labels, wanted(self.rule.labels, self.scope.filled)) or (
+            bool(other) and fits(pod.labels, wanted(other, self.scope.filled))
+        )
 
     def takes_aside(self, pod: Pod) -> bool:
         """Whether a Pod belongs to the role without being a member."""
@@ -52,7 +59,7 @@ def specs(document: PlatformDocument, scope: Scope, pods: Sequence[Pod]) -> tupl
             if rule.when and not present(rule.when, at):
                 continue
             found[name] = Spec(name=name, rule=rule, scope=at)
-    return tuple(found.values())
+    return tuple(msgspec.structs.replace(each, alone=len(found) == 1) for each in found.values())
 
 
 def _items(rule: RoleRule, scope: Scope, pods: Sequence[Pod]) -> Iterable[Any]:
@@ -96,7 +103,8 @@ class RoleBuilder:
         elastic = bool(rule.elastic) and present(rule.elastic, at)
         every = self._every_rank(role)
         replicas = self._collective(at, pods, aside) if elastic else self._replicas(at, pods, every=every)
-        return msgspec.structs.replace(role, elastic=elastic, load_balance_external=every, replicas=replicas)
+        role = msgspec.structs.replace(role, elastic=elastic, load_balance_external=every, replicas=replicas)
+        return spread(role, rank_ports(self._document.replicas, at))
 
     def _plain(self, spec: Spec, pods: Sequence[Pod]) -> Role:
         """The role without its replicas."""
@@ -152,24 +160,33 @@ class RoleBuilder:
         rule = self._document.replicas
         groups: dict[tuple[int, str], list[Member]] = {}
         leaving: dict[tuple[int, str], str] = {}
+        instances: dict[tuple[int, str], str] = {}
         for scope in self._scopes(at, pods):
             pod = scope.pod
             if pod is None:
                 continue
             ordinal = text(rule.ordinal, scope)
             number = paths.whole(ordinal)
-            if rule.ordinal and number is None:
+            if rule.ordinal and number is None and not (rule.unnumbered and ordinal is None):
                 why = "nothing numbers it: it is on no place yet" if ordinal is None else f"its ordinal is {ordinal!r}"
                 self._left.append(Left(pod.name, why))
                 continue
             group = text(rule.group, scope) if rule.group else None
-            key = (-1 if number is None else number, "" if rule.ordinal else group or pod.uid)
+            key = (-1, group or pod.uid) if number is None else (number, group or "")
             groups.setdefault(key, []).append(self._member(scope, every=every))
             reason = text(rule.retiring, scope)
             if reason:
                 leaving.setdefault(key, reason)
+            instance = text(rule.instance, scope)
+            if instance:
+                instances.setdefault(key, instance)
         newest = self._newest(pods)
-        made = [self._replica(key[0], members, newest, leaving.get(key, "")) for key, members in groups.items()]
+        made = [
+            msgspec.structs.replace(
+                self._replica(key[0], members, newest, leaving.get(key, "")), instance=instances.get(key, "")
+            )
+            for key, members in groups.items()
+        ]
         return tuple(
             sorted(
                 made, key=lambda replica: (-1 if replica.ordinal is None else replica.ordinal, replica.members[0].name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -70,8 +70,15 @@ def text(takes: Sequence[Take], scope: Scope) -> str | None:
 
 
 def present(takes: Sequence[Take], scope: Scope) -> bool:
-    """Whether one of the sources gives anything but an empty text."""
-    return any(value is not None and value != "" for value in (_raw(take, scope) for take in takes))
+    """Whether one of the sources gives anything but an empty text; a pattern or an exclusive map must give something."""
+    return any(_present(take, _raw(take, scope)) for take in takes)
+
+
+def _present(take: Take, value: Any) -> bool:
+    if take.pattern is None and not take.only_mapped:
+        return value is not None and value != ""
+    written = paths.as_text(value)
+    return written is not None and bool(_shaped(take, written))
 
 
 def count(rule: Count | None, scope: Scope) -> int | None:
@@ -93,20 +100,38 @@ def arguments(container: Container | None) -> tuple[str, ...]:
     words = (*container.command, *container.args)
     if len(words) > 2 and words[0].rpartition("/")[2] in _SHELLS and words[1].startswith("-") and "c" in words[1]:
         try:
-            return tuple(shlex.split(words[2], comments=False)) + words[3:]
+            return tuple(_script(words[2])) + words[3:]
         except ValueError:
             return words
     return words
 
 
+def _script(text: str) -> Iterator[str]:
+    """The words of a script; what it evaluates is a script too. Raises `ValueError` for quotes that do not end."""
+    words = shlex.split(text.replace("\\\n", " "), comments=False)
+    for place, word in enumerate(words):
+        if place and words[place - 1] == "eval":
+            yield from shlex.split(word, comments=False)
+        else:
+            yield word
+
+
 def _raw(take: Take, scope: Scope) -> Any:
     """The value before it is shaped, ``None`` when there is none."""
+    found = _found(take, scope)
+    return take.absent if found is None else found
+
+
+def _found(take: Take, scope: Scope) -> Any:
     if take.field is not None:
         return scope.field(take.field)
     if take.item is not None:
         return paths.first(scope.item, scope.filled(take.item))
     if take.fixed is not None:
         return scope.filled(take.fixed)
+    if take.owner is not None:
+        owner = None if scope.pod is None else scope.pod.owner
+        return owner.name if owner is not None and owner.kind == take.owner else None
     if take.label is not None or take.annotation is not None:
         return _metadata(take, scope)
     container = scope.container
@@ -117,7 +142,8 @@ def _raw(take: Take, scope: Scope) -> Any:
     if take.argument is not None:
         return _argument(arguments(container), take.argument)
     pod = scope.pod
-    declared = [port for each in (pod.containers if pod is not None else ()) for port in each.ports]
+    beside = pod.containers if pod is not None and not take.own else ()
+    declared = [port for each in beside for port in each.ports]
     return next((port.container_port for port in (*container.ports, *declared) if port.name == take.port), None)
 
 

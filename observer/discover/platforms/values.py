@@ -30,6 +30,7 @@ class Take(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         str | None, Meta(description="Value of a flag of the serving container's command line, as `--model`.")
     ] = None
     port: Annotated[str | None, Meta(description="Number of the declared container port of this name.")] = None
+    owner: Annotated[str | None, Meta(description="Name of the Pod's controller, where that is of this kind.")] = None
     fixed: Annotated[str | None, Meta(description="This text; `{name}`, `{namespace}` and `{role}` are filled in.")] = (
         None
     )
@@ -40,6 +41,10 @@ class Take(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         Texts, Meta(description="Translation of the value, letter case aside; a value that is not named is kept.")
     ] = ()
     only_mapped: Annotated[bool, Meta(description="A value that `map` does not name is no value.")] = False
+    absent: Annotated[str | None, Meta(description="What an absent value means.")] = None
+    own: Annotated[bool, Meta(description="With `port`: only of the serving container, not of those beside it.")] = (
+        False
+    )
 
 
 Takes = Annotated[tuple[Take, ...], OneOrMany()]
