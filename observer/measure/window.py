@@ -174,12 +174,21 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self._walk(place, span_seconds, max_seconds)
 
     def newest(self, span_seconds: float) -> tuple[Floats, float] | None:
-        """What every column moved by in the newest window, and its seconds; ``None`` where that differs by series.
+        """What every column moved by over the newest pairs that are plain differences, and the seconds of those.
 
-        A window with a restart has none: its numbers cannot be told as one earlier read.
+        At most the window of ``span_seconds``; less where a restart or a new series lies in it, ``None`` where that is
+        so of the newest pair. Taken from the newest read it gives an earlier one, with which the same window is closed.
         """
-        total = self._total(span_seconds)
-        return None if total is None or total.resets else (total.deltas, total.seconds)
+        deltas, end, start = None, 0.0, 0.0
+        for link in reversed(self.links):
+            plain = self.tail is not None and link.columns is self.tail.columns and not (link.starts or link.lossy)
+            if not plain or (link.steps is not None and set(link.steps) != {int(Step.DELTA)}):
+                break
+            if deltas is not None and (link.end != start or _too_long(end, link.start, link.end, span_seconds)):
+                break
+            end = link.end if deltas is None else end
+            deltas, start = link.deltas() if deltas is None else deltas + link.deltas(), link.start
+        return None if deltas is None else (deltas, end - start)
 
     def total(self, signal: str, labels: OurLabels) -> float | Histogram | None:
         """What one series was seen to grow by since the first read; it never falls. ``None``: it was never there."""

@@ -90,10 +90,11 @@ class Program:
 
 
 class ControlPlane:
-    """etcd and kube-apiserver. ``server`` is the API's URL, ``admin`` the kubeconfig of a member of system:masters."""
+    """etcd and kube-apiserver, with more ``flags`` of the latter. ``server`` is the API's URL, ``admin`` the kubeconfig of a member of system:masters."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *flags: str) -> None:
         self.folder = folder
+        self._flags = flags
         self.authority = Authority(folder, "cluster")
         self.front_proxy = Authority(folder, "front-proxy")
         port = free_port()
@@ -133,7 +134,7 @@ class ControlPlane:
             f"--proxy-client-cert-file={proxy_cert}", f"--proxy-client-key-file={proxy_key}",
             f"--service-account-issuer={self.server}", f"--service-account-key-file={account_cert}",
             f"--service-account-signing-key-file={account_key}", "--service-cluster-ip-range=10.96.0.0/24",
-            "--authorization-mode=RBAC", "--endpoint-reconciler-type=none",
+            "--authorization-mode=RBAC", "--endpoint-reconciler-type=none", *self._flags,
         )  # fmt: skip
 
     def start(self) -> float:
