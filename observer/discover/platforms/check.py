@@ -10,8 +10,8 @@ import msgspec
 from observer.discover.platforms.document import PlatformDocument, PodRule, RoleRule
 from observer.discover.platforms.document_facts import QuotaRule, StatusRule
 from observer.discover.platforms.paths import BadPathError, check_template, parse, pattern
-from observer.discover.platforms.values import Count, Take
 from observer.discover.platforms.readers import SOURCES
+from observer.discover.platforms.values import Count, Take
 from observer.yamldoc.decode import Tracker
 from observer.yamldoc.faults import did_you_mean, shown
 
@@ -151,34 +151,26 @@ def _names(document: PlatformDocument, tracker: Tracker) -> None:
     if reader and SOURCES.get(reader) not in known:
         wanted = f"the source {shown(SOURCES[reader])}" if reader in SOURCES else f"one of {', '.join(SOURCES)}"
         tracker.fault(document.facts, "records", shown(reader), wanted)
-    for owner in _structs(document.facts):
+    for owner in _structs(document):
         _source(owner, known, tracker)
-    rules = [document.pods]
-    if document.router is not None:
-        rules.append(document.router.pods)
-        if document.router.workload is not None:
-            _source(document.router.workload, known, tracker)
-    for role in document.roles:
-        for each in role.workloads:
-            _source(each, known, tracker)
-    for rule in rules:
-        for referred in (*rule.referred, rule.selector_of, rule.through):
-            if referred is not None:
-                _source(referred, known, tracker)
-        for kind in rule.owner[:-1]:
-            if kind not in kinds:
-                tracker.fault(
-                    rule, "owner", shown(kind), f"a kind of `sources`: {', '.join(sorted(kinds)) or 'none is declared'}"
-                )
-        if rule.owner and rule.owner[-1] != document.target.kind:
-            tracker.fault(rule, "owner", shown(rule.owner[-1]), f"the target's kind {document.target.kind} at the end")
-        for chain in rule.other_owners:
-            steps = chain.split("/")
-            if steps[-1] != document.target.kind or not set(steps[:-1]) <= kinds:
-                wanted = (
-                    f"kinds of `sources` and {document.target.kind} at the end, as `ReplicaSet/{document.target.kind}`"
-                )
-                tracker.fault(rule, "otherOwners", shown(chain), wanted)
+    for rule in (document.pods, *((document.router.pods,) if document.router is not None else ())):
+        _owners(rule, document.target.kind, kinds, tracker)
+
+
+def _owners(rule: PodRule, target: str, kinds: set[str], tracker: Tracker) -> None:
+    """The chains of owners: kinds that are read, and the target's at the end."""
+    for kind in rule.owner[:-1]:
+        if kind not in kinds:
+            tracker.fault(
+                rule, "owner", shown(kind), f"a kind of `sources`: {', '.join(sorted(kinds)) or 'none is declared'}"
+            )
+    if rule.owner and rule.owner[-1] != target:
+        tracker.fault(rule, "owner", shown(rule.owner[-1]), f"the target's kind {target} at the end")
+    for chain in rule.other_owners:
+        *steps, last = chain.split("/")
+        if last != target or not set(steps) <= kinds:
+            wanted = f"kinds of `sources` and {target} at the end, as `ReplicaSet/{target}`"
+            tracker.fault(rule, "otherOwners", shown(chain), wanted)
 
 
 def _source(owner: msgspec.Struct, known: dict[str, str], tracker: Tracker) -> None:
