@@ -69,12 +69,13 @@ class Followed:
             self.open()
             return
         for place in self._places:
-            wanted = Wanted(resource=self.platform.target, namespace=place, label_selector=self._label_selector)
+            selector = _joined(self.platform.document.target.label_selector, self._label_selector)
+            wanted = Wanted(resource=self.platform.target, namespace=place, label_selector=selector)
             self._hear(TARGET_SOURCE, place, self._feeds.open(wanted), self._target_changed)
 
     def open(self) -> None:
-        """Follow Pods and sources, once the kind of the targets can be read anywhere."""
-        if self._opened or not (self._grouped or any(feed.synced for _, _, feed in self._own)):
+        """Follow Pods and sources, once there is a target anywhere: a platform that nobody uses reads nothing more."""
+        if self._opened or not (self._grouped or self._targets):
             return
         self._opened = True
         selector = _joined(pod_selector(self.platform), self._label_selector if self._grouped else "")

@@ -154,7 +154,7 @@ def bind_row(row: WorkerRow, view: RouterView, inputs: DeploymentInputs) -> List
     """
     found: list[Listener] = []
     named = view.source is ViewSource.SERIES
-    candidates = inputs.named(row.endpoint) if named else inputs.listening(row.host, row.port)
+    candidates = _named(row, inputs) if named else inputs.listening(row.host, row.port)
     for role, member in candidates:
         port = _port_of(row, view, member)
         if port is None or member.terminating or not member.started:
@@ -166,6 +166,12 @@ def bind_row(row: WorkerRow, view: RouterView, inputs: DeploymentInputs) -> List
             continue
         found.append(Listener(member.uid, port, role.name))
     return found[0] if len(found) == 1 else None
+
+
+def _named(row: WorkerRow, inputs: DeploymentInputs) -> list[tuple[Role, Member]]:
+    """The members of the Pod that a row names: of its rank, where each rank is a member by itself."""
+    rank = inputs.named(f"{row.endpoint}-rank-{row.rank}") if row.rank is not None else []
+    return rank or inputs.named(row.endpoint)
 
 
 def _port_of(row: WorkerRow, view: RouterView, member: Member) -> int | None:

@@ -5,6 +5,7 @@ No EPP could be run, so its series follow definitions read in its source: old an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -88,7 +89,8 @@ class LlmDRouter(SimulatedRouter[EndpointPickerSeries]):
 
     @staticmethod
     def _endpoint(worker: Worker) -> str:
-        return f"{worker.address.pod or urlsplit(worker.address.url).netloc}-rank-0"
+        name = worker.address.pod or urlsplit(worker.address.url).netloc
+        return name if re.search(r"-rank-[0-9]+$", name) else f"{name}-rank-0"
 
     def _choose(self, kind: str) -> Worker | None:
         able = [(load, worker) for worker in self.workers.of(kind) if (load := self._fresh(worker)) is not None]

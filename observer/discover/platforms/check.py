@@ -147,10 +147,7 @@ def _names(document: PlatformDocument, tracker: Tracker) -> None:
         if source.name in known:
             tracker.fault(source, "name", f"the source {shown(source.name)} a second time", "each source once")
         known[source.name] = source.kind
-    reader = document.facts.records
-    if reader and SOURCES.get(reader) not in known:
-        wanted = f"the source {shown(SOURCES[reader])}" if reader in SOURCES else f"one of {', '.join(SOURCES)}"
-        tracker.fault(document.facts, "records", shown(reader), wanted)
+    _reader(document, known, tracker)
     for owner in _structs(document):
         _source(owner, known, tracker)
     for rule in (document.pods, *((document.router.pods,) if document.router is not None else ())):
@@ -171,6 +168,14 @@ def _owners(rule: PodRule, target: str, kinds: set[str], tracker: Tracker) -> No
         if last != target or not set(steps) <= kinds:
             wanted = f"kinds of `sources` and {target} at the end, as `ReplicaSet/{target}`"
             tracker.fault(rule, "otherOwners", shown(chain), wanted)
+
+
+def _reader(document: PlatformDocument, known: dict[str, str], tracker: Tracker) -> None:
+    """A reader of records that exists, and the source that it looks into."""
+    reader = document.facts.records
+    if reader and SOURCES.get(reader) not in known:
+        wanted = f"the source {shown(SOURCES[reader])} declared" if reader in SOURCES else f"one of {', '.join(SOURCES)}"
+        tracker.fault(document.facts, "records", shown(reader), wanted)
 
 
 def _source(owner: msgspec.Struct, known: dict[str, str], tracker: Tracker) -> None:

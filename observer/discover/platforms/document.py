@@ -154,6 +154,8 @@ class RoleRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     each_label: Annotated[str | None, Meta(description="Pod label; each value found is a role.")] = None
     name: Annotated[Takes, Meta(description="Its name; with `eachLabel` the label's value when absent.")] = ()
     when: Annotated[Takes, Meta(description="The role exists only when this has a value.")] = ()
+    unless: Annotated[Takes, Meta(description="The role does not exist when this has a value.")] = ()
+    when_pods: Annotated[bool, Meta(description="The role exists only when a Pod is of it.")] = False
     kind: Annotated[Takes, Meta(description="Server, Encode, Prefill or Decode; Server when absent.")] = ()
     desired: Annotated[Count | None, Meta(description="Replicas that are wanted.")] = None
     size: Annotated[Count | None, Meta(description="Pods of one replica; 1 when absent.")] = None

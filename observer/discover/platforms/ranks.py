@@ -69,4 +69,3 @@ def _counted(member: Member, ports: Sequence[int]) -> tuple[Member, ...]:
 
 def _at(address: Address | None, port: int) -> Address | None:
     return None if address is None else msgspec.structs.replace(address, port=port)
-

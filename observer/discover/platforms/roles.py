@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -56,9 +56,11 @@ def specs(document: PlatformDocument, scope: Scope, pods: Sequence[Pod]) -> tupl
             if not name or name in found or len(found) >= MAX_ROLES:
                 continue
             at = scope.of_role(name, item)
-            if rule.when and not present(rule.when, at):
+            if (rule.when and not present(rule.when, at)) or present(rule.unless, at):
                 continue
             found[name] = Spec(name=name, rule=rule, scope=at)
+            if rule.when_pods and not _has_pods(found, name, pods):
+                del found[name]
     return tuple(msgspec.structs.replace(each, alone=len(found) == 1) for each in found.values())
 
 
@@ -70,6 +72,11 @@ def _items(rule: RoleRule, scope: Scope, pods: Sequence[Pod]) -> Iterable[Any]:
         values = {label(pod.labels, rule.each_label) for pod in pods}
         return sorted(value for value in values if value)
     return ({},)
+
+
+def _has_pods(found: Mapping[str, Spec], name: str, pods: Iterable[Pod]) -> bool:
+    """Whether a Pod is of this role and of none before it."""
+    return any(next((each.name for each in found.values() if each.takes(pod)), "") == name for pod in pods)
 
 
 class RoleBuilder:
