@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from exporters.platform_records import still
 from exporters.status import status_fields
 from router_contract.status import ServingState
 from router_contract.verdicts import DeploymentReport
@@ -25,7 +26,7 @@ LARGEST = 512 << 10
 AT_WORK = frozenset({"Idle", "Progressing", "Receiving"})
 """How a healthy engine or publisher stands from one second to the next: busy or not, and neither is news."""
 
-_TICKING = ("roles", "routerViews", "operator", "retirement")
+_TICKING = ("roles", "routerViews", "operator", "retirement", "components")
 _NUMBER = re.compile(r"(?<![\w.:/-])\d+(?:\.\d+)?(?= ?(?:ms|s|min|m|h|d|seconds?|minutes?|hours?)\b)")
 
 
@@ -116,6 +117,7 @@ def _retirement(told: Json) -> Json:
 
 
 _still: dict[str, Callable[[Any], Any]] = {
+    "components": still,
     "roles": _roles,
     "routerViews": _views,
     "operator": _voices,

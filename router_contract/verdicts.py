@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from router_contract.platform_facts import ScalerFact, SourceFault
+from router_contract.platform_records import PlatformRecords
 from router_contract.readings import FailureKind, Histogram, Instant, Problem, SignalValue
 from router_contract.router_views import RouterView, ViewFailed
 from router_contract.status import (
@@ -161,6 +162,7 @@ class DeploymentReport(msgspec.Struct, frozen=True, kw_only=True):
     views: tuple[RouterView | ViewFailed, ...] = ()
     sources: tuple[SourceFault, ...] = ()
     scaler: ScalerFact | None = None
+    records: PlatformRecords = PlatformRecords()
     transitions: tuple[Transition, ...] = ()
     stalls: tuple[RankStall, ...] = ()
     convergence_seconds: Histogram | None = None

@@ -212,6 +212,11 @@ def retirement() -> Json:
     )
 
 
+def own_words() -> Json:
+    """An object whose keys are the platform's."""
+    return {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "x-kubernetes-map-type": "atomic"}
+
+
 def transition() -> Json:
     return thing(time=time(), what=text(), **{"from": text(), "to": text()}, reason=text())
 
@@ -236,6 +241,8 @@ def status() -> Json:
         ),
         retirement=retirement(),
         scaler=thing("Who owns the replica count.", atomic=True, binding=text(), decision=text()),
+        components=listed(own_words(), "What the platform says of each component. A count that is null is not known."),
+        placement=_about(own_words(), "The clusters that hold a part of it, where the platform places it on several."),
         explanation=listed(text(), "What is the matter, in three sentences."),
         transitions=listed(transition(), "The last 20 changes, newest first."),
         memory={

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from router_contract.judging import MembershipProof, ProofMember, TargetFreshness
+from router_contract.operator_condition import OperatorCondition
 from router_contract.platform_facts import (
-    OperatorCondition,
     OperatorStatus,
     ReasonFact,
     RouterObjectsFact,

@@ -22,12 +22,12 @@ from router_contract.judging import (
     Stored,
     TargetFreshness,
 )
+from router_contract.operator_condition import OperatorCondition
 from router_contract.platform_facts import (
     BindingFact,
     ContractMetrics,
     ContractRole,
     ElasticFact,
-    OperatorCondition,
     OperatorStatus,
     PlatformFacts,
     PublisherFact,

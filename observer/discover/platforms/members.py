@@ -107,6 +107,7 @@ def started(pod: Pod, container: Container | None) -> bool:
 def readiness(pod: Pod, types: Sequence[str]) -> Ready:
     """Ready when every one of the condition types is True; one False is enough for False."""
     held = dict(pod.conditions)
+    types = [kind.removesuffix("?") for kind in types if not kind.endswith("?") or kind.removesuffix("?") in held]
     states = [pod.ready if kind == "Ready" else Ready(held.get(kind, "Unknown")) for kind in types]
     if Ready.FALSE in states:
         return Ready.FALSE
