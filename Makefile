@@ -86,6 +86,7 @@ fuzz: $(VENV)/dev.stamp ## ten minutes of CPU for each reader of foreign bytes
 docs: $(VENV)/dev.stamp ## write the reference pages and the KV diagram from the tables
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python scripts/doctor_page.py
+	$(BIN)/python scripts/platforms_page.py
 	$(BIN)/python scripts/kv_diagram.py
 
 prove-seen: $(VENV)/dev.stamp ## every proof about what people look at
