@@ -176,6 +176,9 @@ class FakeKube:
             return _status(404, "NotFound", f"{found['plural']} {found['name']!r} not found")
         if request.method == "GET":
             return _json(known)
+        if request.method == "DELETE":
+            self.delete(found["plural"], found["name"], namespace=namespace, base=found["base"])
+            return _json(known)
         guard = body.get("metadata", {}).get("resourceVersion")
         if guard and guard != known["metadata"]["resourceVersion"]:
             return _status(409, "Conflict", "the object has been modified")
@@ -200,7 +203,9 @@ class FakeKube:
         for field in ("renewTime", "acquireTime"):
             if plural == "leases" and not re.search(r"\.\d{6}Z$", body["spec"][field]):
                 return _status(400, "BadRequest", f"{field}: wanted a fraction")
-        return _json(self.put(plural, name, namespace=namespace, base=base, spec=body.get("spec", {})), 201)
+        meta = {key: value for key, value in body["metadata"].items() if key == "labels"}
+        spec = body.get("spec", {})
+        return _json(self.put(plural, name, namespace=namespace, base=base, metadata=meta, spec=spec), 201)
 
     def _apply_spec(self, request: web.Request, key: tuple[str, str, str], body: Json) -> web.Response:
         """Server-side apply of an object itself: it is created where there is none, and its status stays."""
@@ -208,9 +213,11 @@ class FakeKube:
         assert request.query.get("fieldManager")
         base, plural = key[0].rsplit("/", 1)
         known = self.objects.get(key, {})
-        if known.get("spec") == body["spec"]:
+        noted = known.get("metadata", {}).get("annotations") == body["metadata"].get("annotations")
+        if known.get("spec") == body["spec"] and noted:
             return _json(known)
-        meta = {name: body["metadata"][name] for name in ("labels", "ownerReferences") if name in body["metadata"]}
+        kept = ("labels", "annotations", "ownerReferences")
+        meta = {name: body["metadata"][name] for name in kept if name in body["metadata"]}
         rest = {"status": known["status"]} if "status" in known else {}
         kinds = {"apiVersion": body["apiVersion"], "kind": body["kind"]}
         made = self.put(plural, key[2], namespace=key[1], base=base, metadata=meta, spec=body["spec"], **kinds, **rest)
