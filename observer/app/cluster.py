@@ -185,9 +185,13 @@ class Cluster:
         return self._ownership.owns(job)
 
     def faults(self) -> tuple[SourceFault, ...]:
-        """Every kind of object that cannot be read now."""
+        """Every kind of object that cannot be read now, of whichever platform."""
+        return (*self.discovery.sources(), *self._own_faults())
+
+    def _own_faults(self) -> tuple[SourceFault, ...]:
+        """What of our own cannot be read: it concerns every deployment, where a platform's kinds concern only its own."""
         ours = self.observations.fault() if self._settings.status.enabled else None
-        return (*self.discovery.sources(), *((ours,) if ours is not None else ()))
+        return (ours,) if ours is not None else ()
 
     async def _apply(self, found: Sequence[Discovered]) -> None:
         """What discovery found: the whole of it, each time."""
@@ -263,14 +267,14 @@ class Cluster:
             self._watcher.recall(key, memory.stored)
 
     async def _watch(self) -> None:
-        self._shown = self.faults()
+        self._shown = self._own_faults()
         facts = {key: self._facts(each) for key, each in self._followed.items()}
         deployments = [each.deployment for each in self._followed.values()]
         static = [each for each in self._static if self._ownership.owns(str(each.key))]
         await self._watcher.watch((*static, *deployments), facts)
 
     def _facts(self, each: Discovered) -> PlatformFacts:
-        """What the platform says, with every kind that cannot be read named once."""
+        """What the platform says, kinds of it that cannot be read included, with what of our own cannot be."""
         named = {fault.kind for fault in each.facts.sources}
         more = tuple(fault for fault in self._shown if fault.kind not in named)
         return msgspec.structs.replace(each.facts, sources=each.facts.sources + more) if more else each.facts
@@ -278,7 +282,7 @@ class Cluster:
     async def _look(self) -> None:
         """Keep ``sources[]`` true between two finds, and let observations of what is gone go."""
         while True:
-            faults = self.faults()
+            faults = self._own_faults()
             self.publisher.sweeping = self.discovery.synced
             if self.discovery.synced and self._key(faults) != self._key(self._shown):
                 async with self._turn:
