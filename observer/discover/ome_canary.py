@@ -69,6 +69,11 @@ def ome_canaries(service: Mapping[str, Any], policies: Mapping[str, Mapping[str,
     return OmeCanaries(units=tuple(units), problems=tuple(problems))
 
 
+def analysis_name(service: str, component: str) -> str:
+    """What our analysis of a unit's run is called; ``component`` is its entry."""
+    return f"ome-{service}-{component}"
+
+
 def _progression(
     group: Mapping[str, Any], policies: Mapping[str, Mapping[str, Any]], where: str, problems: list[str]
 ) -> Mapping[str, Any]:
@@ -122,7 +127,7 @@ def _unit(
     name, namespace = str(meta.get("name", "")), str(meta.get("namespace", ""))
     definition = CanaryAnalysis(
         namespace=namespace,
-        name=f"ome-{name}-{component}",
+        name=analysis_name(name, component),
         target=TargetRef(kind=KIND, name=name),
         component=component,
         stable=stable,
