@@ -64,6 +64,19 @@ class SelfMetrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        self._pauses = Histogram(
+            "observer_collector_pause_seconds",
+            "How long one garbage collection stopped everything, by generation (0 the young, 2 all objects).",
+            ("generation",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._unreachable = Counter(
+            "observer_collector_objects_collected_total",
+            "Objects in cycles that garbage collections found, by generation.",
+            ("generation",),
+            registry=registry,
+        )
         self._requests = Counter(
             "observer_http_requests_total",
             "Requests answered, by route and status.",
@@ -113,6 +126,11 @@ class SelfMetrics:
     def lagged(self, seconds: float) -> None:
         """The event loop ran a due step this much later than due."""
         self._lag.observe(seconds)
+
+    def paused(self, generation: int, seconds: float, found: int) -> None:
+        """A garbage collection stopped everything for so long and found so many unreachable objects."""
+        self._pauses.labels(str(generation)).observe(seconds)
+        self._unreachable.labels(str(generation)).inc(found)
 
     def render_failed(self, what: str) -> None:
         """A part of an answer could not be rendered. ``what`` is the kind of answer, so that it stays bounded."""

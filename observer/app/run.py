@@ -17,6 +17,7 @@ import uvloop
 
 from exporters.live import Screen, changes_key, console, deployments_picture, summaries
 from observer.app.canary_simulate import simulate
+from observer.app.pauses import Pauses
 from observer.app.replay import Outcome, replay
 from observer.app.told import package_version
 from observer.app.watcher import Watcher
@@ -132,6 +133,7 @@ async def _following(
             period=settings.files.watch_period,
         )
         watcher.supervise("follow the configuration files", watch.run)
+        watcher.supervise("keep collections short", Pauses(clock, watcher.tally).run)
         yield watcher
 
 

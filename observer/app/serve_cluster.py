@@ -15,6 +15,7 @@ from exporters.live import console
 from observer.app.canary_cluster import ClusterCanaries
 from observer.app.cluster import Cluster, identity_of, namespace_of
 from observer.app.direct import MOST_AT_ONCE, Direct
+from observer.app.pauses import Pauses
 from observer.app.relay import HttpRelay
 from observer.app.replicas import Replicas, ShardError, shard_told
 from observer.app.run import describe_watch, run_blocking, until_stopped
@@ -126,6 +127,7 @@ async def _serve(
             )
             aggregated = await stack.enter_async_context(joined)
             out.print(f"the aggregated API answers on port {aggregated.port}")
+        watcher.supervise("keep collections short", Pauses(clock, watcher.tally).run)
         if files:
             watcher.supervise("follow the configuration files", _files(files, configuration, cluster, clock).run)
         for line in _notices(configuration):
