@@ -70,7 +70,9 @@ class HttpRelay:
         listen: Listen,
         take_over: Callable[[web.Request], Awaitable[web.StreamResponse]],
         pods: int,
+        seconds: float = FORWARD_SECONDS,
     ) -> None:
+        self._seconds = seconds
         self._take_over = take_over
         self._division = division
         self._elsewhere = elsewhere
@@ -126,7 +128,7 @@ class HttpRelay:
         headers = {each: request.headers[each] for each in _SENT if each in request.headers} | {FORWARDED: "1"}
         if self._listen.token is not None:
             headers["Authorization"] = f"Bearer {self._listen.token}"
-        seconds = FORWARD_SECONDS + (FRESH_SECONDS if "fresh" in request.query else 0.0)
+        seconds = self._seconds + (FRESH_SECONDS if "fresh" in request.query else 0.0)
         try:
             body = await request.read() if request.can_read_body else None
             async with asyncio.timeout(seconds):
@@ -136,7 +138,7 @@ class HttpRelay:
                     headers=headers,
                     data=body,
                     allow_redirects=False,
-                    timeout=aiohttp.ClientTimeout(total=None, sock_connect=FORWARD_SECONDS),
+                    timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._seconds),
                     ssl=self._tls,
                 )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
