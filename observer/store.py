@@ -6,7 +6,7 @@ in `observer.fleet`; this module only keeps the result, for exactly the targets 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import msgspec
@@ -257,6 +257,10 @@ class Store:
         """What is kept of one target."""
         return self._records.get(key)
 
+    def by_key(self) -> dict[TargetKey, Record]:
+        """What is kept of every target at this moment; later reads do not change it."""
+        return dict(self._records)
+
     def records(self) -> tuple[Record, ...]:
         """What is kept of every target."""
         return tuple(self._records.values())
@@ -269,6 +273,15 @@ class Store:
         records = [self._records[target.key] for target in deployment.targets()]
         targets = (self._target(record, now, due) for record in records)
         return fleet.report(deployment, targets, now, self._counts(deployment, records))
+
+    def prepare(self, key: DeploymentKey, now: Instant) -> Iterator[None]:
+        """Work out, target by target, what the next report of a deployment is made from; it may leave meanwhile."""
+        deployment = self._deployments.get(key)
+        for target in deployment.targets() if deployment is not None else ():
+            record = self._records.get(target.key)
+            if record is not None:
+                fleet.values(record, now, self._policy)
+            yield
 
     def _counts(self, deployment: Deployment, records: Iterable[Record]) -> dict[str, fleet.Counted]:
         by_role: dict[str, list[Record]] = {role.name: [] for role in deployment.roles}

@@ -19,6 +19,10 @@ from router_contract.targets import DeploymentKey
 _log = logging.getLogger(__name__)
 
 
+LONGEST_STEP = 0.005
+"""For how long preparing a line may keep the event loop from everything else, in seconds."""
+
+
 class Line:
     """One deployment's row with its HTML."""
 
@@ -52,6 +56,7 @@ class Board:
             # Counted and not timed: two tries within one tick of the clock still have an order.
             self._tries += 1
             self._tried[key] = self._tries
+            await self._prepare(key)
             try:
                 self._make(key)
                 self._faults.pop(key, None)
@@ -62,6 +67,15 @@ class Board:
                 break
             await asyncio.sleep(0)
         return made
+
+    async def _prepare(self, key: DeploymentKey) -> None:
+        now = self._services.kv.now
+        worked = now().mono
+        for _ in self._services.prepare(key):
+            if now().mono - worked >= LONGEST_STEP:
+                await asyncio.sleep(0)
+                worked = now().mono
+        await asyncio.sleep(0)
 
     def _tried_at(self, key: DeploymentKey) -> int:
         return self._tried.get(key, 0)

@@ -34,7 +34,9 @@ PERIOD = 1.0
 """Seconds between two looks at what changed on watched pages; more when looking takes long."""
 SHARE = 0.25
 UNWATCHED_SHARE = 0.05
-"""How much of its time the task that keeps pages live may compute, with and without somebody looking."""
+"""How much of its time the task that keeps pages live may compute: while somebody looks or a line was never made, and else."""
+LONGEST_PAUSE = 5.0
+"""Seconds that somebody who begins to look waits at most for the first update."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -97,7 +99,8 @@ class Page:
             started = self._now().mono
             watched = self._views.watched()
             self.trail.turn()
-            await self.board.turn(PERIOD * (SHARE if watched else UNWATCHED_SHARE))
+            share = SHARE if watched or self.board.waiting() else UNWATCHED_SHARE
+            await self.board.turn(PERIOD * share)
             for view in watched:
                 try:
                     view.update()
@@ -105,7 +108,8 @@ class Page:
                     view.end()  # whoever looks at it loads it again, and is told why it cannot be made
                 await asyncio.sleep(0)
             spent = self._now().mono - started
-            await asyncio.sleep(max(PERIOD - spent, spent * (1 / SHARE - 1), 0.05))
+            # One line may cost more than the whole budget: the pause after it keeps the share all the same.
+            await asyncio.sleep(min(max(PERIOD - spent, spent * (1 / share - 1), 0.05), LONGEST_PAUSE))
 
     def close(self) -> None:
         """End the streams."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -86,8 +86,16 @@ class History(Protocol[Key_contra]):
         ...
 
 
+def _at_once(_: DeploymentKey) -> Iterator[None]:
+    """Nothing is worked out beforehand."""
+    return iter(())
+
+
 class Services(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a page is made from."""
+    """Everything a page is made from.
+
+    ``prepare`` works a deployment's next report out in small steps, so that asking for it is quick afterwards.
+    """
 
     reports: ReportSource
     kv: KvSource
@@ -97,5 +105,6 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     canaries: CanarySource
     history: History[DeploymentKey]
     evidence: History[CanaryMetric]
+    prepare: Callable[[DeploymentKey], Iterator[None]] = _at_once
     version: str = ""
     watchers: int = 64

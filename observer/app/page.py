@@ -139,5 +139,6 @@ def make_page(
         evidence=Rings(step=EVIDENCE_STEP, most=EVIDENCE_MOST, names=CANARY_SERIES),
         version=version,
         watchers=watchers,
+        prepare=source.prepare,
     )
     return Page(services)

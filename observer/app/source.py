@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from observer.app.judging import Judging
 from observer.clock import Clock
@@ -40,6 +40,10 @@ class Source:
         """One deployment's report at this instant, or ``None`` when no such deployment exists."""
         report = self._store.report(key, self._clock.now(), self._due)
         return None if report is None else self._judging.add_verdicts(report)
+
+    def prepare(self, key: DeploymentKey) -> Iterator[None]:
+        """Work a deployment's next report out in small steps."""
+        return self._store.prepare(key, self._clock.now())
 
     def targets(self) -> tuple[TargetStatus, ...]:
         """Every target's status at this instant, sorted by key."""
