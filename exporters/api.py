@@ -16,7 +16,7 @@ from exporters.document import metrics_document, not_found
 from exporters.encoding import UNRENDERABLE, encode
 from exporters.paging import BadQueryError, page
 from exporters.prometheus import Exposition, Format, Renderer, negotiate
-from exporters.protocols import ReportSource
+from exporters.protocols import Looks, ReportSource
 from exporters.snapshot import snapshot
 from exporters.status import contract_document, explain_document, status_document
 from exporters.statuses import failure, unavailable
@@ -70,8 +70,13 @@ class Api:
         *,
         pods: int = 0,
         failed: Callable[[str], None] | None = None,
+        looks: Looks | None = None,
     ) -> None:
-        """``pods`` bounds those of one metrics document (0 does not); ``failed`` is told of what could not be rendered."""
+        """``pods`` bounds those of one metrics document (0 does not); ``failed`` is told of what could not be rendered.
+
+        ``looks`` looks at what only an explanation needs.
+        """
+        self._looks = looks
         self._source = source
         self._renderer = renderer
         self._pods = pods
@@ -135,7 +140,9 @@ class Api:
         history = request.query.get("history", "")
         if history not in _BOOLEANS:
             return _not_boolean("history", history, key)
-        return _made(explain_document(self._source.deployment(key), key, history=_BOOLEANS[history]), key)
+        known = self._source.deployment(key) is not None
+        looks = await self._looks.look(key) if self._looks is not None and known else ()
+        return _made(explain_document(self._source.deployment(key), key, history=_BOOLEANS[history], looks=looks), key)
 
     async def contract(self, request: web.Request) -> web.Response:
         """Both sides of one deployment's router contract."""

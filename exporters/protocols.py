@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from router_contract.platform_words import Look
 from router_contract.targets import DeploymentKey
 from router_contract.verdicts import DeploymentReport, TargetStatus
+
+
+class Looks(Protocol):
+    """What is looked at because an explanation is asked for."""
+
+    async def look(self, key: DeploymentKey) -> tuple[Look, ...]:
+        """What was looked at of one deployment, shortly ago at most; nothing where nothing is to be looked at."""
+        ...
 
 
 class ReportSource(Protocol):

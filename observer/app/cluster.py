@@ -134,6 +134,7 @@ class Cluster:
             may=may,
         )
         self._ownership.subscribe(self._again.set)
+        watcher.looking.use(client, self.discovered)
 
     def start(self) -> None:
         """Begin, as children of the watcher's supervisor; they end with it."""
@@ -165,6 +166,10 @@ class Cluster:
         """The UID by which replicas divide deployments; the name of one that has none."""
         found = self._known.get(key)
         return str(key) if found is None else owned_uid(found)
+
+    def discovered(self, key: DeploymentKey) -> Discovered | None:
+        """What was discovered of a deployment."""
+        return self._known.get(key)
 
     def elsewhere(self, key: DeploymentKey) -> Deployment | None:
         """A deployment that exists and is not followed here."""

@@ -34,6 +34,7 @@ from observer.app.doctor import DoctorApi
 from observer.app.judging import Judging
 from observer.app.kv import KvJudging, KvPart
 from observer.app.limits import LimitBook, file_limit
+from observer.app.looking import make_looking
 from observer.app.otlp import OtlpPart, otlp_part
 from observer.app.page import Bodies, Trial, make_page
 from observer.app.parts import Reading, make_probe, make_views
@@ -114,6 +115,7 @@ class Watcher:
         self._probe = make_probe(reading, self.on_probe)
         self._views = make_views(reading, self.on_view, self.judging)
         self.source = Source(self.store, self._pool, self.judging, clock, settings)
+        self.looking = make_looking(clock, self._fetcher, settings.security.allow_cidrs)
         self._bodies = Bodies(clock)
         self.page = make_page(
             self.source,
@@ -152,11 +154,9 @@ class Watcher:
         self.judging.load(key, stored)
 
     def _routes(self) -> list[web.AbstractRouteDef]:
+        pods, failed = self._settings.limits.pods_per_document, self.tally.render_failed
         api = Api(
-            self.source,
-            Renderer(self._families, self.tally.registry),
-            pods=self._settings.limits.pods_per_document,
-            failed=self.tally.render_failed,
+            self.source, Renderer(self._families, self.tally.registry), pods=pods, failed=failed, looks=self.looking
         )
         doctor = DoctorApi(self.store.deployments, self._fetcher, self._clock)
         top = TopApi(self.source, self.tally.render_failed)

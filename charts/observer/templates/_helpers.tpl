@@ -173,6 +173,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   verbs: [create, patch]
 {{- end }}
 {{- end }}
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  # Read of one object, when somebody asks for its explanation and its platform says something in Events.
+  verbs: [list]
 - apiGroups: [observer.modeldeployment.io]
   resources: [canaryanalyses]
   # A run of OME stands as an object of ours beside it.
