@@ -40,7 +40,8 @@ def word(value: Json, name: str) -> str:
 
 def number(value: Json, name: str) -> int | None:
     """A whole number that is not negative, ``None`` without one."""
-    return paths.whole(value.get(name))
+    found = paths.whole(value.get(name))
+    return None if found is not None and found < 0 else found
 
 
 def time(value: Json, name: str) -> float | None:

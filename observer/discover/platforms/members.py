@@ -28,15 +28,23 @@ def container_of(pod: Pod, names: Sequence[str]) -> Container | None:
     return pod.containers[0] if pod.containers else None
 
 
+_LAST = 253_402_300_800.0
+"""The end of the year 9999 in wall seconds."""
+
+
 def moment(written: str | None) -> float | None:
-    """Wall seconds of a time as the API writes it, ``None`` for anything else."""
+    """Wall seconds of a time as the API writes it, ``None`` for anything else.
+
+    A time of the year 1 or 1970 is how programs write that they have none.
+    """
     if not written:
         return None
     try:
         found = datetime.fromisoformat(written)
     except ValueError:
         return None
-    return found.timestamp() if found.tzinfo is not None else None
+    wall = found.timestamp() if found.tzinfo is not None else 0.0
+    return wall if 0.0 < wall < _LAST else None
 
 
 class Listeners(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,6 +22,9 @@ _STEP = re.compile(
 _HOLE = re.compile(r"\{([a-z]+)\}")
 HOLES = frozenset({"name", "namespace", "role"})
 """What templates may name."""
+NO_HOLES: Mapping[str, str] = {}
+MOST = 10**18
+"""Numbers at and beyond it are none: what is published has 64 bits."""
 
 
 class BadPathError(ValueError):
@@ -67,20 +70,30 @@ def _step(found: re.Match[str]) -> Step:
     return Step("every")
 
 
-def every(value: Any, path: str) -> list[Any]:
-    """All values at a path, in order; nulls are no values."""
+def every(value: Any, path: str, holes: Mapping[str, str] = NO_HOLES) -> list[Any]:
+    """All values at a path, in order; nulls are no values.
+
+    What fills a hole is one text within a step, whatever it holds: it never becomes a step of its own.
+    """
     found = [value]
     for step in parse(path):
-        found = [each for one in found for each in _take(one, step) if each is not None][:MAX_FOUND]
+        at = _filled(step, holes) if holes else step
+        found = [each for one in found for each in _take(one, at) if each is not None][:MAX_FOUND]
         if not found:
             return []
     return found
 
 
-def first(value: Any, path: str) -> Any:
+def first(value: Any, path: str, holes: Mapping[str, str] = NO_HOLES) -> Any:
     """The first value at a path, ``None`` without one."""
-    found = every(value, path)
+    found = every(value, path, holes)
     return found[0] if found else None
+
+
+def _filled(step: Step, holes: Mapping[str, str]) -> Step:
+    if "{" not in step.key and "{" not in step.value:
+        return step
+    return Step(step.kind, fill(step.key, holes), step.index, fill(step.value, holes))
 
 
 def _take(value: Any, step: Step) -> Iterator[Any]:
@@ -108,13 +121,13 @@ def as_text(value: Any) -> str | None:
 
 
 def whole(value: Any) -> int | None:
-    """A whole number, also of its decimal text (no sign, no spaces); ``None`` for anything else."""
+    """A whole number below `MOST`, also of its decimal text (no sign, no spaces); ``None`` for anything else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
-        return value
+        return value if -MOST < value < MOST else None
     if isinstance(value, float):
-        return int(value) if value.is_integer() else None
+        return int(value) if value.is_integer() and -MOST < value < MOST else None
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 18:
         return int(value)
     return None
@@ -133,11 +146,8 @@ def check_template(text: str) -> None:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """A template with its holes filled; a hole without a value stays as written."""
-    for hole in _holes(text):
-        if hole in values:
-            text = text.replace(f"{{{hole}}}", values[hole])
-    return text
+    """A template with its holes filled, once each; a hole without a value stays as written."""
+    return _HOLE.sub(lambda hole: values.get(hole[1], hole[0]), text) if "{" in text else text
 
 
 @functools.lru_cache(maxsize=1024)

@@ -19,7 +19,7 @@ def rank_ports(rule: ReplicaRule, scope: Scope) -> tuple[int, ...]:
     """The ports of a Pod's ranks in order; nothing where a Pod is one member: fewer than two ports, or one that is none."""
     if rule.ranks is None:
         return ()
-    ports = [paths.whole(each) for each in paths.every(scope.body, scope.filled(rule.ranks))[:MAX_RANKS]]
+    ports = [paths.whole(each) for each in paths.every(scope.body, rule.ranks, scope.holes)[:MAX_RANKS]]
     known = tuple(port for port in ports if port is not None and 1 <= port <= 65535)
     return known if len(known) == len(ports) == len(set(known)) > 1 else ()
 

@@ -98,7 +98,7 @@ def _of_expression(found: Any) -> Wanted:
     values = tuple(map(str, listed)) if isinstance(listed, list | tuple) else ()
     shapes = {
         "In": Wanted(key, values or _NOTHING),
-        "NotIn": Wanted(key, values, unless=True),
+        "NotIn": Wanted(key, values, unless=True) if values else Wanted(key, _NOTHING),
         "Exists": Wanted(key),
         "DoesNotExist": Wanted(key, absent=True),
     }
@@ -137,7 +137,7 @@ class Selector:
 
     def _referred(self, rule: PodRule, scope: Scope) -> tuple[Wanted, ...] | None:
         """What the selectors of named objects want together; ``None`` where none is named, nothing where none is read."""
-        named = [(each, name) for each in rule.referred for name in paths.every(scope.body, scope.filled(each.names))]
+        named = [(each, name) for each in rule.referred for name in paths.every(scope.body, each.names, scope.holes)]
         if not named:
             return None
         selectors: list[dict[str, str]] = []

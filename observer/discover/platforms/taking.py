@@ -45,7 +45,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
     def field(self, path: str) -> Any:
         """The first value of a path in the target."""
-        return paths.first(self.body, self.filled(path))
+        return paths.first(self.body, path, self.holes)
 
 
 def label(pairs: Pairs, key: str) -> str | None:
@@ -82,15 +82,15 @@ def _present(take: Take, value: Any) -> bool:
 
 
 def count(rule: Count | None, scope: Scope) -> int | None:
-    """A counted number, ``None`` when it is not known."""
+    """A counted number, ``None`` when it is not known; nobody counts less than nothing."""
     if rule is None:
         return None
     found = text(rule.value, scope)
     number = rule.absent if found is None else paths.whole(found)
     for take in rule.times:
         factor = paths.whole(text((take,), scope))
-        number = None if number is None or factor is None else number * factor
-    return None if number is None else number + rule.plus
+        number = None if number is None or factor is None else paths.whole(number * factor)
+    return None if number is None or number + rule.plus < 0 else number + rule.plus
 
 
 def arguments(container: Container | None) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ def _found(take: Take, scope: Scope) -> Any:
     if take.field is not None:
         return scope.field(take.field)
     if take.item is not None:
-        return paths.first(scope.item, scope.filled(take.item))
+        return paths.first(scope.item, take.item, scope.holes)
     if take.fixed is not None:
         return scope.filled(take.fixed)
     if take.owner is not None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from observer.discover.platforms.members import moment
 from observer.discover.platforms.paths import BadPathError, check_template, every, fill, first, parse, whole
 from observer.discover.platforms.taking import Scope, arguments, count, present, text
 from observer.discover.platforms.values import Count, Take
@@ -47,6 +48,56 @@ def test_paths(path, wanted):
 def test_what_is_no_path_is_refused(path):
     with pytest.raises(BadPathError):
         parse(path)
+
+
+@pytest.mark.parametrize("role", ["a]b", "a.b[", "{name}", 'x"', "]", "a=b", "."])
+def test_what_fills_a_hole_is_one_text_and_never_a_step(role):
+    """Roles are named by whoever writes the object: a name must not bend a path, nor make it none."""
+    body = {"roles": [{"name": "other", "n": 1}, {"name": role, "n": 2}], role: {"n": 3}}
+    scope = Scope(body=body, holes={"name": "chat"}).of_role(role, {role: 4})
+    assert scope.field("roles[name={role}].n") == 2
+    assert scope.field("{role}.n") == 3
+    assert text((Take(item="{role}"),), scope) == "4"
+
+
+@pytest.mark.parametrize(
+    "value", [10**18, -(10**18), 1e300, float("inf"), float("nan"), "9" * 19, True, "-1", "1e3", "٣"]
+)
+def test_what_is_no_number_that_can_be_published_is_not_known(value):
+    assert whole(value) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "times", "plus", "wanted"),
+    [
+        ("999999999999999999", ("999999999999999999",), 0, None),
+        ("3", ("2",), 1, 7),
+        ("0", (), -1, None),
+        ("1", (), -1, 0),
+    ],
+    ids=["a product beyond 64 bits", "a product", "less than nothing", "nothing"],
+)
+def test_a_count_is_published_or_not_known(value, times, plus, wanted):
+    rule = Count(value=(Take(fixed=value),), times=tuple(Take(fixed=each) for each in times), plus=plus)
+    assert count(rule, Scope(body={}, holes={})) == wanted
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        None,
+        "",
+        "0001-01-01T00:00:00Z",
+        "0001-01-01T00:00:00+10:00",
+        "1970-01-01T00:00:00Z",
+        "9999-12-31T23:59:59-23:59",
+        "2026-11-01T00:00:00",
+        "soon",
+    ],
+)
+def test_a_time_that_stands_for_none_or_cannot_be_published_is_not_known(written):
+    assert moment(written) is None
+    assert moment("2026-11-01T00:00:00Z") == 1793491200.0
 
 
 @given(st.text(max_size=40))
