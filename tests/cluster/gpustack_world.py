@@ -241,8 +241,11 @@ class Operated:
     @property
     def observation(self) -> Json | None:
         """The stored observation, ``None`` when there is none."""
+        return self._observation(f"gpustack-{self.name}")
+
+    def _observation(self, name: str) -> Json | None:
         try:
-            return dict(self.cluster.call("GET", f"{self.observations}/gpustack-{self.name}"))
+            return dict(self.cluster.call("GET", f"{self.observations}/{name}"))
         except urllib.error.HTTPError as error:
             if error.code == 404:
                 return None
