@@ -23,6 +23,9 @@ UNKNOWN = "Unknown"
 LARGEST = 512 << 10
 """Bytes of one stored status. The store of a cluster takes 1.5 MiB for a whole object."""
 
+LONGEST_TEXT = 2048
+"""Characters of one text in a status that would be too large."""
+
 AT_WORK = frozenset({"Idle", "Progressing", "Receiving"})
 """How a healthy engine or publisher stands from one second to the next: busy or not, and neither is news."""
 
@@ -169,7 +172,9 @@ def bounded_fields(fields: Json, largest: int = LARGEST) -> Json:
         return fields
     omitted: list[str] = []
     for name, drop in _CUTS:
-        fields = drop(fields)
+        before, fields = fields, drop(fields)
+        if fields == before:
+            continue
         omitted.append(name)
         if len(orjson.dumps(fields)) <= largest:
             break
@@ -196,6 +201,20 @@ def _without_in_groups(name: str) -> Callable[[Json], Json]:
     return drop
 
 
+def _short(value: Any) -> Any:
+    """Values whose texts are of a readable length: operators and programs word theirs as they like."""
+    if isinstance(value, dict):
+        return {key: _short(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_short(each) for each in value]
+    return value[: LONGEST_TEXT - 1] + "…" if isinstance(value, str) and len(value) > LONGEST_TEXT else value
+
+
+def _short_texts(fields: Json) -> Json:
+    """Memory stays as it is: a restart compares it."""
+    return {key: value if key == "memory" else _short(value) for key, value in fields.items()}
+
+
 def _without_groups(fields: Json) -> Json:
     return {
         **fields,
@@ -204,11 +223,15 @@ def _without_groups(fields: Json) -> Json:
 
 
 _CUTS: tuple[tuple[str, Callable[[Json], Json]], ...] = (
+    (f"ends of texts longer than {LONGEST_TEXT}", _short_texts),
     ("routerViews", _without("routerViews")),
     ("roles[].groups[].legs", _without_in_groups("legs")),
     ("convergence", _without("convergence")),
     ("roles[].groups[].members", _without_in_groups("members")),
     ("roles[].groups", _without_groups),
+    ("operator", _without("operator")),
+    ("components", _without("components")),
+    ("transitions", _without("transitions")),
     ("memory", _without("memory")),
 )
 

@@ -17,7 +17,7 @@ from observer.clock import Clock
 from observer.kube.answers import Outcome
 from observer.kube.events import EventTeller, Notice
 from observer.kube.intent import Intent, Key, Stored
-from observer.kube.observations import about, observation, observation_name, ours, owned_uid
+from observer.kube.observations import about, observation, observation_name, ours, owned_uid, replaceable
 from observer.kube.observing import Observations
 from observer.kube.options import OnTarget, StatusSettings
 from observer.kube.records import Document
@@ -197,6 +197,9 @@ class Publisher:
         if now.mono < held.retry_at or not self._observations.synced or found.deployment.deleting:
             return None
         held.retry_at = now.mono + RETRY
+        if document is not None and not replaceable(document, self._followed()):
+            self._trouble(f"observation {namespace}/{name} cannot be made: there is one about {about(document)!r}")
+            return None
         if document is not None:
             # It is about an earlier object of this name, whose owner reference will take it away; that may take long.
             await self._observations.delete(document)
@@ -204,11 +207,17 @@ class Publisher:
             return None
         answer = await self._observations.create(observation(found))
         if not answer.ok and answer.outcome is not Outcome.CONFLICT:
-            trouble = f"observation {namespace}/{name} cannot be made: {answer.outcome}: {answer.message}"
-            if answer.message != self._refused:
-                _log.warning("%s", trouble)
-            self._refused = answer.message
+            self._trouble(f"observation {namespace}/{name} cannot be made: {answer.outcome}: {answer.message}")
         return None
+
+    def _trouble(self, text: str) -> None:
+        if text != self._refused:
+            _log.warning("%s", text)
+        self._refused = text
+
+    def _followed(self) -> frozenset[str]:
+        """What is there and published, here or by another replica."""
+        return self._foreign.union(owned_uid(held.found) for held in self._published.values())
 
     def _tell(
         self, held: _Published, report: DeploymentReport, transitions: tuple[Transition, ...], stored: Stored | None
@@ -230,7 +239,7 @@ class Publisher:
         """Delete the observations of ours whose object is gone: nobody may take them for the present."""
         now = self._clock.now().mono
         self._swept = now
-        followed = {owned_uid(held.found) for held in self._published.values()} | self._foreign
+        followed = self._followed()
         lost = {each.uid: each for each in self._observations if ours(each) and about(each) not in followed}
         self._orphans = {uid: self._orphans.get(uid, now) for uid in lost}
         for uid, document in lost.items():

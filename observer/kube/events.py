@@ -167,7 +167,8 @@ def event(notice: Notice, instance: str) -> dict[str, Any]:
     body: dict[str, Any] = {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,
-        "metadata": {"name": f"{regarding.name[:236]}.{mark}", "namespace": _namespace(regarding)},
+        # What is cut off must not leave a name that ends in what no name may end in.
+        "metadata": {"name": f"{regarding.name[:236].rstrip('-.')}.{mark}", "namespace": _namespace(regarding)},
         "eventTime": micro_time(notice.at),
         "type": "Warning" if notice.warning else "Normal",
         "reason": notice.reason[:LONGEST_REASON],

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -28,14 +29,17 @@ OBSERVATIONS = Resource(
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER_LABEL = "modeldeployment-observer"
 LONGEST_NAME = 253
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+"""What the API server takes as a name; labels, which name deployments on some platforms, may hold more."""
 
 
 def observation_name(found: Discovered) -> str:
-    """``<platform>-<name>``; one that would be too long ends in a hash of the whole."""
-    name = f"{found.facts.platform}-{found.deployment.key.name}".lower()
-    if len(name) <= LONGEST_NAME:
+    """``<platform>-<name>``; one that would be too long, or that is no name, ends in a hash of the whole."""
+    name = f"{found.facts.platform}-{found.deployment.key.name}"
+    if len(name) <= LONGEST_NAME and _NAME.fullmatch(name):
         return name
-    return f"{name[: LONGEST_NAME - 17]}-{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower())[: LONGEST_NAME - 17].strip("-")
+    return f"{plain}-{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
 
 
 def observation(found: Discovered) -> dict[str, Any]:
@@ -78,6 +82,14 @@ def ours(document: Document) -> bool:
     """Whether an observation is one that we made, and so may delete."""
     labels = document.body.get("metadata", {}).get("labels")
     return isinstance(labels, dict) and labels.get(MANAGED_BY) == MANAGER_LABEL
+
+
+def replaceable(document: Document, followed: Collection[str]) -> bool:
+    """Whether one that stands in the way may go: it is ours, and about nothing of what is there (``followed``, by UID).
+
+    Two deployments whose names come to one would replace each other's for ever.
+    """
+    return ours(document) and about(document) not in followed
 
 
 def target_of(document: Document) -> ObjectReference | None:
@@ -127,7 +139,9 @@ def recalled(document: Document, uid: str) -> Recalled:
             return Recalled(stored=msgspec.convert(memory, Stored))
         except msgspec.ValidationError as error:
             trouble = f"the memory of {document.namespace}/{document.name} cannot be read: {error}"
-    conditions = tuple(found for found in map(_condition, status.get("conditions") or ()) if found is not None)
+    listed = status.get("conditions")
+    published = map(_condition, listed if isinstance(listed, list) else ())
+    conditions = tuple(found for found in published if found is not None)
     return Recalled(stored=Stored(conditions=conditions) if conditions else None, trouble=trouble)
 
 

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
+
 from observer.clock import Clock
 from observer.kube.answers import Answer, Outcome
 from observer.kube.cache import Change
@@ -15,6 +17,7 @@ from observer.kube.informer import Informer
 from observer.kube.intent import Key, Stored
 from observer.kube.observations import OBSERVATIONS, resource_of, target_of
 from observer.kube.records import Document, watched_documents
+from observer.kube.records import document as document_of
 from observer.kube.watching import WatchTuning
 from router_contract.platform_facts import SourceFault
 from router_contract.readings import Instant
@@ -123,9 +126,12 @@ class Observations:
             return True
         if not answer.ok:
             return False
-        metadata = answer.document().get("metadata", {})
-        annotations = metadata.get("annotations") or {}
-        return metadata.get("uid") != target.uid or annotations.get(ignore) == "true"
+        try:
+            there = document_of(msgspec.Raw(answer.body))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return False  # what is no object says nothing of one
+        annotations = there.body["metadata"].get("annotations") or {}
+        return there.uid != target.uid or annotations.get(ignore) == "true"
 
     def _changed(self, change: Change[Document]) -> None:
         self._on_change((OBSERVATIONS, change.record.namespace, change.record.name))

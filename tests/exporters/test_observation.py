@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 from ruamel.yaml import YAML
 
-from exporters.observation import bounded_fields, observation_fields, settled, settled_text, taken_back
+from exporters.observation import LARGEST, bounded_fields, observation_fields, settled, settled_text, taken_back
 from exporters.status import DEGREES, status_document
 from router_contract.judging import GroupRecord, Stored, StoredCondition
 from router_contract.platform_facts import ScalerFact, SourceFault
@@ -224,3 +224,23 @@ def test_what_is_taken_back_presses(
 ) -> None:
     report = judged(role_status=(role(eligible=eligible),), convergence=replace(CONVERGED, serving=serving))
     assert taken_back(observation_fields(report), stored) is pressing
+
+
+@pytest.mark.parametrize("where", ["operator", "phaseMessage", "transitions", "memory", "components", "sources"])
+def test_no_text_of_others_makes_a_status_too_large(where: str) -> None:
+    """An operator may write a megabyte into a condition: the status is stored all the same, and says what is cut."""
+    text = "é" * 600_000
+    more: Any = text if where == "phaseMessage" else [{"message": text}] * 3
+    made = bounded_fields({**fields_of(EVERYTHING), where: {"transitions": more} if where == "memory" else more})
+    assert len(orjson.dumps(made)) <= LARGEST
+    assert made["omitted"]
+    assert made["summary"] == fields_of(EVERYTHING)["summary"]
+    assert (where == "memory") == ("memory" in made["omitted"])
+
+
+def test_very_many_short_texts_are_within_the_limit_too() -> None:
+    voices = [{"type": f"T{number}", "operator": {"message": "x" * 2000}} for number in range(600)]
+    made = bounded_fields({**fields_of(EVERYTHING), "operator": voices})
+    assert len(orjson.dumps(made)) <= LARGEST
+    assert "operator" in made["omitted"]
+    assert "memory" not in made["omitted"]

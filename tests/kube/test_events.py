@@ -145,3 +145,17 @@ async def test_the_queue_is_bounded() -> None:
     for _ in range(5):
         telling.teller.tell(NOTICE)
     assert telling.results == ["limited"] * 3
+
+
+@pytest.mark.parametrize("name", ["a" * 253, "a" * 235 + "-" + "b" * 17, "a" * 234 + "-." + "b" * 17])
+def test_an_event_of_the_longest_name_has_a_name_that_the_server_takes(name: str) -> None:
+    made = event(msgspec.structs.replace(NOTICE, regarding=msgspec.structs.replace(MD, name=name)), "observer-0")
+    told = made["metadata"]["name"]
+    assert len(told) <= 253
+    assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", part) for part in told.split("."))
+
+
+@pytest.mark.parametrize("note", ["x" * 5000, "é" * 700, "\U0001f600" * 300, ""])
+def test_a_note_stays_within_the_limit_of_bytes(note: str) -> None:
+    made = event(msgspec.structs.replace(NOTICE, note=note), "observer-0")
+    assert len(made["note"].encode()) <= 1024

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from observer.kube.observations import (
     ours,
     owned_uid,
     recalled,
+    replaceable,
     resource_of,
     target_of,
 )
@@ -70,6 +72,40 @@ def test_the_name_says_platform_and_deployment(name: str, wanted: str | None) ->
     assert len(made) <= 253
     assert made == wanted or wanted is None
     assert made != observation_name(found(name + "b"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Qwen_2.5", "chat_", "a.-b", "x" * 235 + "." + "y" * 30, "x" * 234 + "-." + "y" * 30, "Ünïcode", "_", "a" * 2000],
+)
+def test_whatever_a_label_holds_makes_a_name_that_the_server_takes(name: str) -> None:
+    made = observation_name(found(name, target=None))
+    assert len(made) <= 253
+    assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", part) for part in made.split("."))
+    assert made != observation_name(found(name.swapcase(), target=None)) or name == name.swapcase()
+
+
+@pytest.mark.parametrize("conditions", [3, "x", {"type": "a"}, [None, 3, []], True])
+def test_conditions_of_any_shape_are_read_as_none(conditions: Any) -> None:
+    assert recalled(document({"phase": "Ready", "conditions": conditions}), "uid-chat").stored is None
+
+
+@pytest.mark.parametrize(
+    ("followed", "labels", "may"),
+    [
+        ({"uid-new"}, {MANAGED_BY: MANAGER_LABEL}, True),
+        ({"uid-new", "uid-chat"}, {MANAGED_BY: MANAGER_LABEL}, False),
+        ({"uid-new"}, {}, False),
+        ({"uid-new"}, None, False),
+    ],
+    ids=["of a deployment that is gone", "of one that is there", "somebody's own", "without labels"],
+)
+def test_what_stands_in_the_way_goes_only_when_it_is_ours_and_about_nothing(
+    followed: set[str], labels: Any, may: bool
+) -> None:
+    held = document()
+    held.body["metadata"]["labels"] = labels
+    assert replaceable(held, followed) is may
 
 
 def test_it_belongs_to_what_it_is_about() -> None:
