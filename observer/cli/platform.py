@@ -13,6 +13,7 @@ from rich.text import Text
 
 from exporters.grid import UNKNOWN, columns_of, grid
 from exporters.live import console, width
+from exporters.platform_records import record_fields
 from observer.cli.exits import CommandFailed
 from observer.cli.output import Format, dumped, grouped
 from observer.clock import SystemClock
@@ -121,6 +122,11 @@ def _deployment(found: Found) -> dict[str, Any]:
         "members": rows,
         "facts": {name: _fact(getattr(facts, name)) for name in _FACTS},
         "sources": msgspec.to_builtins(facts.sources),
+        "records": record_fields(facts.records),
+        "notices": [
+            {"type": item.type, "status": item.status, "reason": item.reason, "message": item.message}
+            for item in facts.records.notices
+        ],
         "left": [{"pod": left.pod, "why": left.why} for left in found.left],
     }
 
@@ -183,6 +189,8 @@ def _pictures(platform: Platform, answer: dict[str, Any], room: int | None) -> I
             yield _table(*_LEFT, each["left"], room)
         facts = [{"fact": name, "value": value} for name, value in each["facts"].items()]
         yield _table("FACT, VALUE~", "fact value", facts, room)
+        if each["notices"]:
+            yield _table("IT SAYS, STATUS, REASON, MESSAGE~", "type status reason message", each["notices"], room)
         if each["sources"]:
             yield _table("NOT READ, WHY, DETAIL~", "kind why detail", each["sources"], room)
     for sentence in answer["unread"]:

@@ -24,10 +24,11 @@ from observer.discover.platforms.readers import told_by
 from observer.discover.platforms.roles import RoleBuilder, Spec, specs
 from observer.discover.platforms.select import IGNORE, Left, Selector, Wanted
 from observer.discover.platforms.taking import Scope, count, label, present, text
+from observer.discover.platforms.told import Told
 from observer.discover.platforms.world import Need, Reader, World
 from observer.kube.records import Document, Pod
 from router_contract.discovered import Discovered, ObjectReference
-from router_contract.platform_facts import OperatorStatus, SourceFault
+from router_contract.platform_facts import OperatorStatus, PlatformFacts, SourceFault
 from router_contract.targets import (
     Deployment,
     DeploymentKey,
@@ -128,7 +129,7 @@ def discover(
         ended,
         now,
     )
-    said = said if told is None else msgspec.structs.replace(said, records=told.records, declared=told.declared)
+    said = _recorded(said, told)
     operator = said.operator
     deployment = Deployment(
         key=DeploymentKey(target.namespace, target.name),
@@ -141,7 +142,7 @@ def discover(
         observed_generation=operator.observed_generation if isinstance(operator, OperatorStatus) else None,
         created_at=moment(paths.as_text(scope.field("metadata.creationTimestamp"))),
         deleting=scope.field("metadata.deletionTimestamp") is not None,
-        complete=complete,
+        complete=complete and (told is None or not told.elsewhere),
         roles=roles,
         router=router,
         stores=tuple(_stores(document.stores, scope)),
@@ -159,6 +160,14 @@ def discover(
         needed=frozenset(reader.needed),
         left=tuple(left),
     )
+
+
+def _recorded(said: PlatformFacts, told: Told | None) -> PlatformFacts:
+    """What the platform says, with what its records say."""
+    if told is None:
+        return said
+    sources = (*said.sources, *told.elsewhere)
+    return msgspec.structs.replace(said, records=told.records, declared=told.declared, sources=sources)
 
 
 def engine_pods(platform: Platform, target: Document, world: World) -> tuple[tuple[Wanted, ...], tuple[Pod, ...]]:

@@ -27,8 +27,10 @@ from observer.discover.platforms.ome_records import (
     retries,
     scaler,
 )
+from observer.discover.platforms.told import Told
 from observer.discover.platforms.world import Reader
 from observer.kube.records import Document, Pod
+from router_contract.platform_facts import SourceFault
 from router_contract.platform_records import ComponentRecord, InstanceRow, PlacementRecord, PlatformRecords
 from router_contract.targets import Replica, Role, RouterDeclaration
 
@@ -38,15 +40,6 @@ MAX_TOLD: Final = 64
 """Most Instances of a component whose operations and failures are told."""
 _GOING: Final = {"Delete": "Deleting", "Migrate": "Migrating"}
 _CHANGING: Final = {"Update": "Updating", "Restart": "Restarting"}
-
-
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reader of records makes of a deployment. ``declared`` is `PlatformFacts.declared`."""
-
-    roles: tuple[Role, ...]
-    router: RouterDeclaration | None
-    records: PlatformRecords
-    declared: bool
 
 
 def read(
@@ -71,7 +64,18 @@ def read(
         router=_router(router, instances.get("router"), known.get("router")),
         records=records,
         declared=all(component.mode == RAW for component in components),
+        elsewhere=_elsewhere(target, placed) if not pods else (),
     )
+
+
+def _elsewhere(target: Document, placed: PlacementRecord | None) -> tuple[SourceFault, ...]:
+    """Homes that hold the Pods of a service of which none is here, as a kind that cannot be read here."""
+    if placed is None or not placed.homes:
+        return ()
+    named = ", ".join(home.name for home in placed.homes[:5]) + (" and more" if len(placed.homes) > 5 else "")
+    since = loose.time(loose.part(target.body, "metadata"), "creationTimestamp") or 0.0
+    detail = f"its Pods are in other clusters ({named}); each needs an observer of its own"
+    return (SourceFault(kind="Pod", why="Elsewhere", since=since, detail=detail),)
 
 
 def _objects(target: Document, reader: Reader) -> tuple[dict[str, list[Json]], tuple[tuple[str, str], ...], bool]:

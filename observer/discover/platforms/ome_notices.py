@@ -44,7 +44,7 @@ def notices(
     found = [
         *(notice for component in components for notice in _of_component(component)),
         *(_absent(component, name) for component, name in missing),
-        *(_of_home(home) for home in (placed.homes if placed is not None else ()) if _noteworthy(home)),
+        *(notice for home in (placed.homes if placed is not None else ()) for notice in _of_home(home)),
         *_of_model(service),
     ]
     return tuple(sorted(found, key=lambda each: _ORDER.get(each.status, 2))[:MAX_NOTICES])
@@ -141,20 +141,17 @@ def _absent(component: str, name: str) -> NoticeFact:
     return NoticeFact(type=f"ReplicaRef {component}", status=_FALSE, reason="NotFound", message=about)
 
 
-def _noteworthy(home: HomeRecord) -> bool:
-    return home.draining or home.state is not HomeState.FRESH
-
-
-def _of_home(home: HomeRecord) -> NoticeFact:
+def _of_home(home: HomeRecord) -> Iterator[NoticeFact]:
     kind = f"Home {home.name}"
     if home.draining:
         about = "it is withdrawn from routing before it is removed"
-        return NoticeFact(type=kind, status=_FALSE, reason="Draining", message=about)
+        yield NoticeFact(type=kind, status=_FALSE, reason="Draining", message=about)
     if home.state is HomeState.STALE:
         about = "its counts are those of the last good read"
-        return NoticeFact(type=kind, status=_UNKNOWN, reason="ObservationFailing", message=about, since=home.since)
-    about = "nothing is known of its replicas" + (f"; its phase was {home.phase}" if home.phase else "")
-    return NoticeFact(type=kind, status=_UNKNOWN, reason="NoEvidence", message=about, since=home.since)
+        yield NoticeFact(type=kind, status=_UNKNOWN, reason="ObservationFailing", message=about, since=home.since)
+    elif home.state is HomeState.UNKNOWN:
+        about = "nothing is known of its replicas" + (f"; its phase was {home.phase}" if home.phase else "")
+        yield NoticeFact(type=kind, status=_UNKNOWN, reason="NoEvidence", message=about, since=home.since)
 
 
 def _of_model(service: Json) -> Iterator[NoticeFact]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from observer.discover.platforms import ome
 from observer.discover.platforms.document import PlatformDocument
-from observer.discover.platforms.ome import Told
+from observer.discover.platforms.told import Told
 from observer.discover.platforms.world import Reader
 from observer.kube.records import Document, Pod
 from router_contract.targets import Role, RouterDeclaration

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from observer.discover.platforms.dump import explain, read_dump
 from router_contract.platform_records import CanaryHold, HomeState
 from router_contract.targets import Ready
-from tests.discover.platforms.ome_shapes import TIME, component, find, isvc, operation, pod, replica, role, row, told
+from tests.discover.platforms.ome_shapes import (
+    TIME,
+    component,
+    find,
+    isvc,
+    ome,
+    operation,
+    pod,
+    replica,
+    role,
+    row,
+    told,
+)
+from tests.discover.platforms.shapes import NOW
 
 WALL = 1793491800.0
 """`TIME` in wall seconds."""
@@ -290,6 +305,15 @@ def test_homes(case: str) -> None:
     assert all(each.since == WALL for each in stale)
 
 
+def test_pods_of_a_placed_service_are_elsewhere() -> None:
+    found = find(isvc(status={"placement": {"candidates": [home("east"), home("west")]}}))
+    assert found.discovered.deployment.complete is False, "no Pod here says nothing of those there"
+    assert [(each.kind, each.why) for each in found.discovered.facts.sources] == [("Pod", "Elsewhere")]
+    assert "east, west" in found.discovered.facts.sources[0].detail
+    beside = find(isvc(status={"placement": {"candidates": [home("east")]}}), replica(row(0)), pod("a"))
+    assert beside.discovered.deployment.complete is True
+
+
 def test_where_every_home_drains_replicas_retire() -> None:
     drains = home("a", allocation={"drainRequested": True})
     found = two(row(0), row(1), status={"placement": {"candidates": [drains]}})
@@ -413,3 +437,24 @@ NOTICES: dict[str, tuple[Any, list[tuple[str, str, str]]]] = {
 def test_what_calls_for_words(case: str) -> None:
     made, wanted = NOTICES[case]
     assert [(each.type, each.status, each.reason) for each in told(made())] == wanted
+
+
+def test_a_dump_is_explained() -> None:
+    """`observer check --platform ome --dump`, with everything that a service may be."""
+    dump = read_dump(Path(__file__).with_name("ome"))
+    found = {
+        each.discovered.deployment.key.name: each
+        for each in explain(ome(), dump, now=NOW, refusal=lambda _: None).found
+    }
+    assert sorted(found) == ["chat", "everywhere", "plain"]
+    roles = found["chat"].discovered.deployment.roles
+    assert [(each.name, each.kind, each.size, len(each.replicas)) for each in roles] == [
+        ("engine", "Prefill", 1, 2), ("decoder", "Decode", 2, 1),
+    ]  # fmt: skip
+    assert [each.replacing for role in roles for each in role.replicas] == [False, True, True]
+    assert {(each.type, each.reason) for each in told(found["chat"])} == {
+        ("Operation engine/1", "QuotaExceeded"), ("RolloutHold engine", "Budget"),
+        ("LastFailure decoder/0", "OOMKilled"), ("CanaryRun engine", "CapacityWait"),
+    }  # fmt: skip
+    assert found["everywhere"].discovered.deployment.complete is False
+    assert [each.reason for each in told(found["plain"])] == ["NoRolloutContract"]
