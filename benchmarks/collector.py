@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.exposition import SEED, moved
 from benchmarks.measuring import Report
 from observer import fleet
-from observer.app.pauses import Pauses
+from observer.app.pauses import LOOK_SECONDS, Pauses
 from observer.clock import Clock
 from observer.collect.allocator import tune_allocator
 from observer.measure.exposition import Limits
@@ -32,6 +32,8 @@ from router_contract.readings import Instant
 from router_contract.targets import Address, Deployment, DeploymentKey, Member, Replica, Role, Target
 
 MEMBERS = 100
+PERIOD = 15.0
+"""Seconds in which every target is read once."""
 POLICY = fleet.Policy()
 
 
@@ -150,9 +152,16 @@ def main() -> int:
     full = (time.thread_time() - begun) * 1e3
     counted = Told()
     pauses = Pauses(clock, counted)
+    each = max(1, round(len(world.targets) / PERIOD * LOOK_SECONDS))
+
+    def looking() -> None:
+        for _ in range(chosen.reads // each):
+            world.read(each)
+            pauses.look()
+
     with pauses.short():
         gc.freeze()
-        measured(lambda: world.read(chosen.reads))
+        looking()
     pauses.tell()
     told(report, f"{title}, ours", counted.rows, 10.0)
     report.line(f"{title}, one look through everything, ms", f"{full:.0f} (once an hour)", full)

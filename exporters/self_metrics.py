@@ -26,6 +26,7 @@ class SelfMetrics:
         registry = self.registry
         build = Gauge("observer_build_info", "This build of the observer.", ("version", "python"), registry=registry)
         build.labels(version, python).set(1)
+        self._watch_process(registry)
         self._scrapes = Counter(
             "observer_scrapes_total", "Reads of targets by result.", ("source", "result"), registry=registry
         )
@@ -58,25 +59,6 @@ class SelfMetrics:
             ("source",),
             registry=registry,
         )
-        self._lag = Histogram(
-            "observer_loop_lag_seconds",
-            "How late the event loop ran a step that was due.",
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._pauses = Histogram(
-            "observer_collector_pause_seconds",
-            "How long one garbage collection stopped everything, by generation (0 the young, 2 all objects).",
-            ("generation",),
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._unreachable = Counter(
-            "observer_collector_objects_collected_total",
-            "Objects in cycles that garbage collections found, by generation.",
-            ("generation",),
-            registry=registry,
-        )
         self._requests = Counter(
             "observer_http_requests_total",
             "Requests answered, by route and status.",
@@ -101,6 +83,28 @@ class SelfMetrics:
             "observer_events_total",
             "Events told to Kubernetes by result: ok, counted (added to an earlier one), limited, error.",
             ("result",),
+            registry=registry,
+        )
+
+    def _watch_process(self, registry: CollectorRegistry) -> None:
+        """What stops the whole process."""
+        self._lag = Histogram(
+            "observer_loop_lag_seconds",
+            "How late the event loop ran a step that was due.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._pauses = Histogram(
+            "observer_collector_pause_seconds",
+            "How long one garbage collection stopped everything, by generation (0 the young, 2 all objects).",
+            ("generation",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._unreachable = Counter(
+            "observer_collector_objects_collected_total",
+            "Objects in cycles that garbage collections found, by generation.",
+            ("generation",),
             registry=registry,
         )
 

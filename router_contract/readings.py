@@ -13,7 +13,7 @@ import msgspec
 from router_contract.targets import TargetKey
 
 
-class Instant(msgspec.Struct, frozen=True, order=True):
+class Instant(msgspec.Struct, frozen=True, order=True, gc=False):
     """One moment on both clocks, in seconds. Ages use ``mono``; published times use ``wall``."""
 
     mono: float
@@ -45,7 +45,7 @@ class FailureKind(StrEnum):
     NOT_EXPOSITION = "NotExposition"
 
 
-class Histogram(msgspec.Struct, frozen=True, kw_only=True):
+class Histogram(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Cumulative bucket counts at upper bounds (seconds, tokens, …), the last bound ``inf``; ``sum`` of observations.
 
     ``counts[i]`` observations were ≤ ``bounds[i]``; ``counts[-1]`` is the number of observations. As a delta the same
@@ -62,7 +62,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
         return self.counts[-1] if self.counts else 0.0
 
 
-class Series(msgspec.Struct, frozen=True, kw_only=True):
+class Series(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One combined series of a signal in one body: our labels and its number or histogram.
 
     For `Kind.INFO` signals ``info`` holds the wire labels and ``value`` is 1. ``source`` is the wire name it came
@@ -77,7 +77,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     folded: int = 0
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One thing wrong inside a body that was otherwise readable: which family, what was found, where (1-based line)."""
 
     family: str
@@ -98,7 +98,7 @@ class ScrapeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     body_bytes: int = 0
 
 
-class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+class Estimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A quantile from merged buckets: the interpolated value, the bracket it lies in, and whether it is exact.
 
     ``high`` is ``None`` when the rank lies beyond the last finite bound.
@@ -110,7 +110,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     exact: bool
 
 
-class Window(msgspec.Struct, frozen=True, kw_only=True):
+class Window(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What moved during a rolling window: a chain of deltas between consecutive reads.
 
     ``increase`` is the counter's growth (for histograms, the number of observations), ``seconds`` the true span
@@ -167,7 +167,7 @@ class MissingCode(StrEnum):
     NO_STORAGE_TIER = "UnsupportedNoStorageTier"
 
 
-class SignalValue(msgspec.Struct, frozen=True, kw_only=True):
+class SignalValue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One signal of one target at one frozen instant, as every exporter shows it.
 
     Exactly one of these holds: ``value`` (and ``histogram`` for histograms) with state Fresh or Stale, or ``missing``

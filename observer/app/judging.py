@@ -9,8 +9,10 @@ import msgspec
 
 from observer import evidence
 from observer.app.convergence_times import ConvergenceTimes
+from observer.app.held import Held, key_of, members_of
 from observer.collect.api_probe import engine_members
 from observer.collect.router_view import router_members
+from observer.fleet import Record
 from observer.judge.inflight import router_inflight
 from observer.judge.judgement import judge, with_verdicts
 from observer.judge.standing import Standing, answers, rank_progress, refused_since_answer
@@ -154,11 +156,11 @@ class Judging:
 
     def circuits(self, key: DeploymentKey, member: Member) -> CircuitReading | None:
         """The circuits that the last metrics read of a router Pod named."""
-        return evidence.circuits(self._store.record(_key(key, member, Component.ROUTER)))
+        return evidence.circuits(self._store.record(key_of(key, member, Component.ROUTER)))
 
     def endpoints(self, key: DeploymentKey, member: Member) -> EndpointSeries | None:
         """The endpoints that the last metrics read of a router Pod named."""
-        return evidence.endpoint_series(self._store.record(_key(key, member, Component.ROUTER)))
+        return evidence.endpoint_series(self._store.record(key_of(key, member, Component.ROUTER)))
 
     def judge_all(self, now: Instant) -> None:
         """Judge every deployment once; forget those that are gone."""
@@ -168,19 +170,21 @@ class Judging:
     def steps(self, now: Instant) -> Iterator[None]:
         """One pass that may rest after each step: each judges one deployment.
 
-        The evidence of all of them is taken before this returns, so what comes while the pass rests belongs to the
+        What was read of all of them is held fast before this returns, so what comes while the pass rests belongs to the
         next one, and the verdicts are those of a pass in one go.
         """
         deployments = {deployment.key: deployment for deployment in self._store.deployments()}
         self._forget(deployments)
-        inputs = [self._inputs(each, now) for each in deployments.values() if not self._awaits(each, now)]
-        return self._judge_each(inputs, now)
+        records, probes = self._store.by_key(), dict(self._probes)
+        held = [self._hold(each, now, records, probes) for each in deployments.values() if not self._awaits(each, now)]
+        return self._judge_each(held, now)
 
-    def _judge_each(self, gathered: Iterable[DeploymentInputs], now: Instant) -> Iterator[None]:
-        for inputs in gathered:
-            key = inputs.deployment.key
+    def _judge_each(self, held: Iterable[Held], now: Instant) -> Iterator[None]:
+        for each in held:
+            key = each.deployment.key
             if key not in self._store.keys():  # noqa: SIM118 - a method: it left while the pass rested
                 continue
+            inputs = self._inputs(each, now)
             before = self._stored.get(key, Stored())
             judged = judge(inputs, before, now, self._policy)
             self._times.add(key, before, judged)
@@ -283,45 +287,56 @@ class Judging:
             for uid in [uid for uid in pods if uid not in uids]:
                 del pods[uid]
 
-    def _inputs(self, deployment: Deployment, now: Instant) -> DeploymentInputs:
+    def _hold(
+        self,
+        deployment: Deployment,
+        now: Instant,
+        records: Mapping[TargetKey, Record],
+        probes: Mapping[tuple[DeploymentKey, str], MemberProbe],
+    ) -> Held:
+        """What a deployment is judged by. Only what is cheap for a thousand deployments is worked out here."""
         key = deployment.key
-        before = {member.uid: self._members.get((key, member.uid)) for member in _members(deployment)}
-        seen = [self._seen(deployment, member, before[member.uid]) for member in _members(deployment)]
-        records = [(target.member, self._store.record(target.key)) for target in deployment.targets()]
-        views = [each for pair in self._views.get(key, {}).values() for each in pair if each is not None]
-        extra = tuple(self._extra(deployment, now)) if self._extra is not None else ()
-        inputs = DeploymentInputs(
+        return Held(
             deployment=deployment,
             facts=self._facts.get(key, PlatformFacts()),
-            members=tuple(seen),
-            views=tuple(views),
+            views=tuple(each for pair in self._views.get(key, {}).values() for each in pair if each is not None),
             proof=self._proofs.get(key),
-            freshness=evidence.freshness(((name, record) for name, record in records if record is not None), now),
-            extra=extra,
+            extra=tuple(self._extra(deployment, now)) if self._extra is not None else (),
+            streams=tuple(self._streams(key)) if self._streams is not None else (),
+            records=records,
+            probes=probes,
+        )
+
+    def _inputs(self, held: Held, now: Instant) -> DeploymentInputs:
+        deployment, records = held.deployment, held.records
+        key = deployment.key
+        before = {member.uid: self._members.get((key, member.uid)) for member in members_of(deployment)}
+        seen = [self._seen(held, member, before[member.uid]) for member in members_of(deployment)]
+        read = [(target.member, records.get(target.key)) for target in deployment.targets()]
+        inputs = DeploymentInputs(
+            deployment=deployment,
+            facts=held.facts,
+            members=tuple(seen),
+            views=held.views,
+            proof=held.proof,
+            freshness=evidence.freshness(((name, record) for name, record in read if record is not None), now),
+            extra=held.extra,
         )
         inflight = router_inflight(inputs, now, self._policy)
-        dialable = evidence.events_dialable(self._streams(key) if self._streams is not None else (), now)
+        dialable = evidence.events_dialable(held.streams, now)
         members = tuple(evidence.with_told(each, before[each.uid], inflight, dialable, now) for each in seen)
         inputs = msgspec.structs.replace(inputs, members=members)
         self._members |= {(key, each.uid): each for each in inputs.members}
         return inputs
 
-    def _seen(self, deployment: Deployment, member: Member, before: MemberEvidence | None) -> MemberEvidence:
+    def _seen(self, held: Held, member: Member, before: MemberEvidence | None) -> MemberEvidence:
         """A member's evidence; that of the pass before while nothing new was seen or told of it."""
+        deployment = held.deployment
         at = deployment.key, member.uid
-        record, probe = self._store.record(_key(deployment.key, member, Component.ENGINE)), self._probes.get(at)
+        record, probe = held.records.get(key_of(deployment.key, member, Component.ENGINE)), held.probes.get(at)
         sources = (member, record, probe, deployment.model)
         known = self._sources.get(at)
         if before is not None and known is not None and all(map(is_, sources, known)):
             return before
         self._sources[at] = sources
         return evidence.member_evidence(member, record, before, probe, deployment.model)
-
-
-def _members(deployment: Deployment) -> Iterator[Member]:
-    for role in deployment.roles:
-        yield from role.members()
-
-
-def _key(deployment: DeploymentKey, member: Member, component: Component) -> TargetKey:
-    return TargetKey(deployment, member.uid, component, member.metrics.port if member.metrics is not None else 0)

@@ -2,7 +2,7 @@
 
 Python's collector stops everything while it looks for cycles. Its full looks grow with all that is kept (0.4 s with ten
 thousand targets), though nearly nothing of ours is cyclic: what is replaced goes at once, by its reference count. So
-here only young objects are looked through as they come, and everything once in a long while.
+here only young objects are looked through, often and few at a time, and everything once in a long while.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from typing import Any, Protocol
 
 from observer.clock import Clock
 
-YOUNG, MIDDLE = 2_000, 20
-"""New objects until the young are looked through, and how many such looks until the middle-aged are."""
+YOUNG, MIDDLE = 10_000, 10
+"""New objects until the young are looked through, and how many such looks until the middle-aged are: for bursts only."""
+LOOK_SECONDS = 0.1
+LOOKS = 8
+"""How often the young are looked through, and each how many times the middle-aged too. Python counts what comes less what
+goes: where old readings make room for new ones its count stands still while the young become many."""
 NEVER = 1 << 30
 WARM_SECONDS = 60.0
 """After so many seconds what is there (code, tables, settings) is taken for lasting and never looked through again."""
-TELL_SECONDS = 1.0
 MOST_WAITING = 10_000
 FULL_SECONDS = 3600.0
 """How often everything else is looked through: a cycle that was overlooked is kept for so long at most."""
@@ -42,6 +45,7 @@ class Pauses:
         self._clock = clock
         self._tally = tally
         self._begun: float | None = None
+        self._looks = 0
         self._waiting: deque[tuple[int, float, int]] = deque(maxlen=MOST_WAITING)
 
     def _collected(self, phase: str, info: dict[str, Any]) -> None:
@@ -71,13 +75,19 @@ class Pauses:
             gc.set_threshold(*before)
             gc.callbacks.remove(self._collected)
 
+    def look(self) -> None:
+        """Look through the young, in turn with the middle-aged, and tell what collections took since the last look."""
+        self._looks += 1
+        gc.collect(0 if self._looks % LOOKS else 1)
+        self.tell()
+
     async def run(self) -> None:
         """Keep collections short, and look through everything once in `FULL_SECONDS`."""
         with self.short():
             warm, due = False, self._clock.now().mono + WARM_SECONDS
             while True:
-                await asyncio.sleep(TELL_SECONDS)
-                self.tell()
+                await asyncio.sleep(LOOK_SECONDS)
+                self.look()
                 if self._clock.now().mono >= due:
                     gc.collect()
                     if not warm:

@@ -56,8 +56,21 @@ def test_no_full_collection_comes_by_itself_and_all_is_left_as_it_was():
     assert gc.callbacks == callbacks
 
 
+def test_each_look_is_at_the_young_and_every_eighth_at_the_middle_aged_too():
+    told = Told()
+    watched = Pauses(SystemClock(), told)
+    gc.disable()
+    try:
+        with watched.short():
+            for _ in range(2 * pauses.LOOKS):
+                watched.look()
+    finally:
+        gc.enable()
+    assert [row[0] for row in told.rows] == 2 * ([0] * (pauses.LOOKS - 1) + [1])
+
+
 async def test_a_run_looks_through_everything_when_it_is_due_and_ends_as_it_began(monkeypatch):
-    monkeypatch.setattr(pauses, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(pauses, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(pauses, "WARM_SECONDS", 0.0)
     monkeypatch.setattr(pauses, "FULL_SECONDS", 0.0)
     before, callbacks = gc.get_threshold(), list(gc.callbacks)
