@@ -35,8 +35,14 @@ class Writing:
         self.clock = TurnedClock()
         self.client = ApiClient(PlainCredentials(kube.url), self.clock, ClientTuning(rate=1e3, burst=1e3))
         self.frozen: dict[str, Any] | None = None
+        self.may = True
         self.writer = StatusWriter(
-            self.client, self.clock, lookup=self.lookup, chance=random.Random(1).random, tuning=tuning
+            self.client,
+            self.clock,
+            lookup=self.lookup,
+            chance=random.Random(1).random,
+            tuning=tuning,
+            may=lambda: self.may,
         )
 
     def lookup(self, key: Key) -> Stored | None:
@@ -267,3 +273,17 @@ async def test_an_object_that_is_gone_is_asked_for_once(kube: FakeKube) -> None:
         await until(lambda: it.writer.outcomes[Outcome.NOT_FOUND])
         await asyncio.sleep(0.05)
         assert it.patches == 1
+
+
+async def test_a_writer_that_may_not_write_writes_nothing_and_then_the_latest(kube: FakeKube) -> None:
+    """Whose Lease ran out stops at once, by its own clock, whatever is queued."""
+    async with writing(kube) as it:
+        it.may = False
+        it.writer.submit(wanted(kube))
+        it.writer.submit(wanted(kube, message="one serves"))
+        await asyncio.sleep(0.05)
+        assert it.patches == 0
+        it.may = True
+        it.turn(2.0)
+        await until(lambda: it.patches == 1)
+        assert kube.bodies[-1]["status"]["conditions"][0]["message"] == "one serves"

@@ -14,6 +14,7 @@ from exporters.aggregated.field_notes import KINDS
 from exporters.aggregated.forwarding import FORWARDED, PeerAnswer
 from exporters.aggregated.resources import RESOURCES
 from router_contract.targets import DeploymentKey
+from router_contract.verdicts import DeploymentReport
 from tests.exporters.aggregated.serving import BASE, USER, asking, named, serving
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -362,6 +363,42 @@ async def test_what_another_replica_owns_is_asked_of_it_and_merged(tmp_path: Pat
         _, _, own = await client.get(LIST, **{FORWARDED: "1"})
         assert [each["metadata"]["name"] for each in own["items"]] == ["chat"], "a forwarded list has what is ours"
         assert len(peers.asked) == before
+
+
+class Nearby:
+    """Deployments that other replicas own; how often each was read directly."""
+
+    def __init__(self, *reports: DeploymentReport) -> None:
+        self._reports = {report.key: report for report in reports}
+        self.read_of: list[DeploymentKey] = []
+
+    def keys(self) -> tuple[DeploymentKey, ...]:
+        return tuple(sorted(self._reports))
+
+    def known(self, key: DeploymentKey) -> DeploymentReport | None:
+        return self._reports.get(key)
+
+    async def read(self, key: DeploymentKey) -> DeploymentReport | None:
+        self.read_of.append(key)
+        return self._reports.get(key)
+
+
+async def test_what_nobody_answers_for_is_read_directly_and_is_never_not_found(tmp_path: Path) -> None:
+    nearby = Nearby(named("code", judged=False, awaiting="its owner does not answer"))
+    one = f"{BASE}/namespaces/prod/modeldeploymentmetrics/code"
+    async with serving(tmp_path, named("chat"), elsewhere=nearby) as world, asking(world) as client:
+        status, _, body = await client.get(one)
+        assert (status, body["partial"], nearby.read_of) == (200, True, [DeploymentKey("prod", "code")])
+        _, _, found = await client.get(LIST)
+        assert [(each["metadata"]["name"], each["partial"]) for each in found["items"]][1] == ("code", True)
+        assert len(nearby.read_of) == 1, "a list reads nothing"
+        _, _, body = await client.get(f"{BASE}/namespaces/prod/modeldeployments/code")
+        assert (body["awaiting"], "status" in body) == ("its owner does not answer", False)
+        status, _, body = await client.get(one, **{FORWARDED: "1"})
+        assert (status, body["reason"]) == (503, "ServiceUnavailable"), "who asks reads it itself"
+        _, _, own = await client.get(LIST, **{FORWARDED: "1"})
+        assert [each["metadata"]["name"] for each in own["items"]] == ["chat"]
+        assert (await client.get(f"{BASE}/namespaces/prod/modeldeploymentmetrics/none"))[0] == 404
 
 
 def test_the_chart_lets_viewers_read_every_resource() -> None:
