@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import resource
 from collections.abc import Iterable
@@ -12,23 +13,23 @@ from exporters.server import Server
 from observer.app.budget import Budget
 from observer.collect.fetch import Fetcher
 from observer.collect.scrape import TargetPool
+from observer.loads import Loads
 from observer.settings import Settings
 from router_contract.kv_streams import KvIndexSummary
 from router_contract.limit_readings import LimitReading, LimitState
-from router_contract.readings import FailureKind
 from router_contract.targets import DeploymentKey
-from router_contract.verdicts import TargetStatus
 
 _log = logging.getLogger(__name__)
+LOOK_PERIOD = 2.0
+"""How often the use of every limit is looked at, in seconds."""
 _OPEN_FILES = Path("/proc/self/fd")
-TOO_LARGE = "TooLarge"
 
 
-class Statuses(Protocol):
-    """Tells how every target stands."""
+class Reads(Protocol):
+    """Tells how large what was read of the targets is."""
 
-    def targets(self) -> tuple[TargetStatus, ...]:
-        """All of them."""
+    def loads(self) -> Loads:
+        """Over all of them."""
         ...
 
 
@@ -61,7 +62,7 @@ class LimitBook:
         settings: Settings,
         budget: Budget,
         *,
-        statuses: Statuses,
+        reads: Reads,
         indexes: Indexes,
         viewers: Viewers,
         fetcher: Fetcher,
@@ -70,7 +71,7 @@ class LimitBook:
     ) -> None:
         self._settings = settings
         self._budget = budget
-        self._statuses = statuses
+        self._reads = reads
         self._indexes = indexes
         self._viewers = viewers
         self._fetcher = fetcher
@@ -83,6 +84,12 @@ class LimitBook:
         """All limits at this moment."""
         found = (*self._of_targets(), *self._of_reading(), *self._of_listener(), *self._of_blocks(), *_of_machine())
         return tuple(self._remembered(each) for each in found)
+
+    async def run(self) -> None:
+        """Look now and then, for ever."""
+        while True:
+            await asyncio.sleep(LOOK_PERIOD)
+            self.look()
 
     def look(self) -> None:
         """Note the present use of every limit, and say in the log which one was met or left."""
@@ -103,23 +110,17 @@ class LimitBook:
         return _with(reading, self._most[reading.name])
 
     def _of_targets(self) -> Iterable[LimitReading]:
-        told, statuses = self._settings.limits, self._statuses.targets()
-        large = sum(
-            each.last_error_kind is FailureKind.TOO_LARGE and bool(each.consecutive_failures) for each in statuses
-        )
-        details = [problem.detail for each in statuses for problem in each.problems if problem.kind == TOO_LARGE]
-        most_body = max((each.body_bytes for each in statuses), default=0)
-        most_series = max((each.samples_kept for each in statuses), default=0)
+        told, loads = self._settings.limits, self._reads.loads()
 
         def met(*words: str) -> int:
-            return sum(any(word in detail for word in words) for detail in details)
+            return sum(any(word in detail for word in words) for detail in loads.cut)
 
         shed = len(self._pool.shed)
         yield LimitReading(
             name="targets",
             setting="limits.targets",
             limit=self._budget.targets,
-            use=len(statuses),
+            use=loads.targets,
             reached=shed,
             effect="targets beyond it are not read and shown as Shed, last in order of identity",
         )
@@ -129,8 +130,8 @@ class LimitBook:
             setting="limits.body",
             unit="bytes",
             limit=told.body,
-            use=most_body,
-            reached=large,
+            use=loads.body_bytes,
+            reached=loads.too_large,
             effect=fails,
         )
         lost = "that family of that target is unreadable, with a problem that says so; its other families are read"
@@ -138,7 +139,7 @@ class LimitBook:
             name="series",
             setting="limits.series",
             limit=told.series,
-            use=most_series,
+            use=loads.samples,
             reached=met("series"),
             effect=lost,
         )

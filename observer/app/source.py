@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from observer.app.judging import Judging
 from observer.clock import Clock
 from observer.collect.scrape import TargetPool
+from observer.loads import Loads, loads
 from observer.settings import Settings
 from observer.store import Store
 from router_contract.readings import Instant
@@ -48,6 +49,10 @@ class Source:
     def targets(self) -> tuple[TargetStatus, ...]:
         """Every target's status at this instant, sorted by key."""
         return self._store.statuses(self._clock.now(), self._due)
+
+    def loads(self) -> Loads:
+        """How large what was last read of the targets is."""
+        return loads(self._store.records())
 
     async def refresh(self, key: DeploymentKey) -> None:
         """Read the deployment's targets once more now, within the pool's limits."""

@@ -133,7 +133,7 @@ class Watcher:
         self._book = LimitBook(
             settings,
             self._budget,
-            statuses=self.source,
+            reads=self.source,
             indexes=self.kv,
             viewers=self.page.events,
             fetcher=self._fetcher,
@@ -199,6 +199,7 @@ class Watcher:
             await stack.enter_async_context(self._supervisor)
             self._supervisor.start("follow KV events", self.kv.collector.run)
             self._supervisor.start("measure the loop's lag", self._measure_lag)
+            self._supervisor.start("look at limits", self._book.run)
             self._supervisor.start("judge", self._judge)
             self._supervisor.start("judge canaries", self.canaries.run)
             self._supervisor.start("keep pages live", self.page.run)
@@ -308,7 +309,6 @@ class Watcher:
             due = self._clock.now().mono + LAG_PERIOD
             await asyncio.sleep(LAG_PERIOD)
             self.tally.lagged(max(0.0, self._clock.now().mono - due))
-            self._book.look()
 
     async def _judge(self) -> None:
         # A pass over a list that nobody has told yet would forget everything that is stored.

@@ -1,0 +1,45 @@
+"""How large what was read of many targets is, in one cheap walk over their records. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from observer.fleet import Record
+from router_contract.readings import FailureKind
+
+_TOO_LARGE = "TooLarge"
+
+
+class Loads(msgspec.Struct, frozen=True, kw_only=True):
+    """The largest of what was last read, over all targets.
+
+    ``too_large`` counts targets whose last read failed for its size; ``cut`` are the details of problems of size.
+    """
+
+    targets: int = 0
+    body_bytes: int = 0
+    samples: int = 0
+    too_large: int = 0
+    cut: tuple[str, ...] = ()
+
+
+def loads(records: Collection[Record]) -> Loads:
+    """Over these records; no target is shown for it, so that it can be asked every few seconds."""
+    frames = [record.frame for record in records if record.frame is not None]
+    failures = [record.failure for record in records if record.consecutive and record.failure is not None]
+    return Loads(
+        targets=len(records),
+        body_bytes=max((record.body_bytes for record in records), default=0),
+        samples=max((frame.samples_kept for frame in frames), default=0),
+        too_large=sum(failure.kind is FailureKind.TOO_LARGE for failure in failures),
+        cut=tuple(problem.detail for each in frames for problem in each.problems if problem.kind == _TOO_LARGE),
+    )
+
+
+def memory(records: Collection[Record]) -> tuple[int, int]:
+    """Bytes of numbers that last reads, and windows with running totals, keep; a longer walk than that of `loads`."""
+    frames = [record.frame for record in records if record.frame is not None]
+    readings = sum(frame.values.nbytes + frame.cumulative.nbytes for frame in frames)
+    return readings, sum(record.chain.nbytes for record in records)
