@@ -36,13 +36,15 @@ from router_contract.verdicts import Condition
 
 _log = logging.getLogger(__name__)
 NO_RUNS: Mapping[DeploymentKey, Run] = {}
+NO_OBJECTS: Mapping[DeploymentKey, str] = {}
 
 
 class _Canary:
     """One analysis: its stored state and what this process holds beside it."""
 
-    def __init__(self, definition: CanaryAnalysis) -> None:
+    def __init__(self, definition: CanaryAnalysis, uid: str) -> None:
         self.definition = definition
+        self.uid = uid
         self.version = ABSENT
         self.loaded = False
         self.state: CanaryState | None = None
@@ -107,16 +109,25 @@ class Canaries:
         self._keeper, self._owns, self._native.endpoints = keeper, owns, endpoints
         self._queries.read_secret = read_secret
 
-    async def watch(self, definitions: Iterable[CanaryAnalysis], runs: Mapping[DeploymentKey, Run] = NO_RUNS) -> None:
+    async def watch(
+        self,
+        definitions: Iterable[CanaryAnalysis],
+        runs: Mapping[DeploymentKey, Run] = NO_RUNS,
+        objects: Mapping[DeploymentKey, str] = NO_OBJECTS,
+    ) -> None:
         """Judge exactly these from now on. A changed definition keeps its state; what changed in it decides what resets.
 
         ``runs`` says for the analyses of a controller how its rollout stands; for all others the step is moved here.
+        ``objects`` are the UIDs of what they are of: one that was made anew under its name has nothing of the earlier.
         """
         self._runs = runs
         found: dict[DeploymentKey, _Canary] = {}
         for definition in definitions:
-            fresh = _Canary(definition)
-            known = self._canaries.get(fresh.key)
+            own = DeploymentKey(definition.namespace, definition.name)
+            fresh = _Canary(definition, objects.get(own, ""))
+            known = self._canaries.get(own)
+            if known is not None and known.uid != fresh.uid:
+                known = None
             if known is not None:
                 known.definition = definition
             found[fresh.key] = known or fresh

@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
+import msgspec
+
 from observer.app.canary import Canaries
 from observer.app.canary_keeping import KeepError
 from observer.app.canary_sides import RevisionEndpoints
 from observer.clock import Clock
 from observer.discover.ome_canary import OmeUnit, ome_canaries
+from observer.discover.platforms.world import owner_uids
 from observer.judge.canary.template import variables
 from observer.kube.answers import Outcome
 from observer.kube.cache import Change, ChangeKind
@@ -25,6 +28,7 @@ from observer.kube.client import ApiClient
 from observer.kube.informer import Informer
 from observer.kube.intent import WantedCondition
 from observer.kube.records import Document, watched_documents
+from observer.kube.records import document as document_of
 from observer.kube.resources import Resource
 from observer.kube.watching import WatchTuning
 from router_contract.canary import CanaryAnalysis
@@ -117,7 +121,8 @@ class ClusterCanaries:
         self._owns = owns
         self._change = asyncio.Event()
         self._written: dict[DeploymentKey, str] = {}
-        self._ensured: dict[DeploymentKey, Mapping[str, Any]] = {}
+        self._ensured: dict[DeploymentKey, tuple[str, Mapping[str, Any], str]] = {}
+        """The service's UID, the spec and the object's own UID of what was made."""
         self.problems: tuple[str, ...] = ()
 
         def informers(
@@ -152,6 +157,8 @@ class ClusterCanaries:
     def _object_changed(self, change: Change[Document]) -> None:
         """Our own writes of a status are no news."""
         before = change.before
+        if change.kind is ChangeKind.DELETED:
+            self._ensured.pop(DeploymentKey(change.record.namespace, change.record.name), None)
         if before is None or change.kind is ChangeKind.DELETED or _defined(before) != _defined(change.record):
             self._change.set()
 
@@ -189,6 +196,7 @@ class ClusterCanaries:
     async def reconcile(self) -> None:
         """Hand on what the objects say now. What cannot be judged gets a condition that names each fault."""
         made: list[CanaryAnalysis] = []
+        objects: dict[DeploymentKey, str] = {}
         for each in chain(*self._objects):
             if MIRRORS in (each.body["metadata"].get("labels") or {}):
                 continue
@@ -197,27 +205,35 @@ class ClusterCanaries:
                 await self._refuse(each, "; ".join(str(fault) for fault in found))
             else:
                 made.append(found)
+                objects[DeploymentKey(each.namespace, each.name)] = each.uid
         units = await self._ome_units()
-        made += [unit.definition for unit in units]
-        await self._canaries.watch(made, {unit.key: unit.run for unit in units})
+        made += [unit.definition for unit, _ in units]
+        objects |= {unit.key: uid for unit, uid in units}
+        await self._canaries.watch(made, {unit.key: unit.run for unit, _ in units}, objects)
 
-    async def _ome_units(self) -> list[OmeUnit]:
-        """The open canaries of OME services whose objects of ours are there."""
-        units: list[OmeUnit] = []
+    async def _ome_units(self) -> list[tuple[OmeUnit, str]]:
+        """The open canaries of OME services whose objects of ours are there, each with its object's UID."""
+        units: list[tuple[OmeUnit, str]] = []
         problems: list[str] = []
         for service in chain(*self._services):
             near = {each.name: each.body for each in chain(*self._policies) if each.namespace == service.namespace}
             found = ome_canaries(service.body, near)
             problems += [f"{service.namespace}/{service.name}: {each}" for each in found.problems]
-            units += [unit for unit in found.units if await self._mirrored(unit, service)]
+            for unit in found.units:
+                uid = await self._mirrored(unit, service)
+                if uid is not None:
+                    units.append((unit, uid))
         self.problems = tuple(problems)
         return units
 
-    async def _mirrored(self, unit: OmeUnit, service: Document) -> bool:
-        """Whether the object that keeps a run's state is there, made now where it is not."""
+    async def _mirrored(self, unit: OmeUnit, service: Document) -> str | None:
+        """The UID of the object that keeps a run's state, made now where it is not there; ``None`` while it cannot be."""
         key = unit.key
-        if not self._owns(_target(unit.definition)) or self._ensured.get(key) == unit.spec:
-            return True
+        known, mine = self._ensured.get(key), self._owns(_target(unit.definition))
+        if not mine or (known is not None and known[:2] == (service.uid, unit.spec)):
+            return known[2] if known is not None and mine else ""
+        if self._of_another(key, service.uid):
+            return None  # it goes with the service that is gone, and that it went is heard of
         owner = {
             "apiVersion": SERVICES.api_version,
             "kind": SERVICES.kind,
@@ -225,11 +241,21 @@ class ClusterCanaries:
             "uid": service.uid,
         }
         answer = await ensure(self._client, key.namespace, key.name, unit.spec, owner)
-        if answer.ok:
-            self._ensured[key] = unit.spec
-        else:
+        if not answer.ok:
             _log.error("the CanaryAnalysis %s cannot be written: %s: %s", key, answer.outcome, answer.message)
-        return answer.ok
+            return None
+        try:
+            uid = document_of(msgspec.Raw(answer.body)).uid
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            _log.error("the CanaryAnalysis %s was answered with no object: %s", key, error)
+            return None
+        self._ensured[key] = service.uid, unit.spec, uid
+        return uid
+
+    def _of_another(self, key: DeploymentKey, uid: str) -> bool:
+        """Whether the object of this name is still that of an earlier service, whose judged state is none of this one."""
+        held = (each for each in chain(*self._objects) if (each.namespace, each.name) == (key.namespace, key.name))
+        return any(owner_uids(each) and uid not in owner_uids(each) for each in held)
 
     def _endpoints(self, made: CanaryAnalysis) -> RevisionEndpoints | None:
         """The Pods behind the Services of an OME service's two revisions; ``None`` while either is not known."""

@@ -323,6 +323,41 @@ async def test_a_run_of_ome_has_an_object_that_keeps_its_state_and_goes_with_its
         await until(lambda: not made.cluster.problems)
 
 
+async def test_an_object_made_anew_before_anybody_looked_has_nothing_of_the_earlier() -> None:
+    """Deleted and made again within a moment: the verdict of the dead object is no answer about the new one."""
+    async with api() as (kube, client), following(client):
+        put(kube, spec=spec())
+        await until(lambda: status(kube).get("decision"))
+        kube.delete("canaryanalyses", "c", base=BASE)
+        put(kube, spec=spec())
+        assert status(kube) == {}
+        await until(lambda: status(kube).get("decision"))
+
+
+async def test_the_object_of_a_run_comes_back_and_is_that_of_the_service_that_is_there() -> None:
+    async with api() as (kube, client), following(client) as made:
+        body, base, name = service(), "/apis/ome.io/v1beta1", "ome-chat-engine"
+        body["metadata"] = {}
+
+        def owner() -> str:
+            held = kube.objects.get((f"{BASE}/canaryanalyses", "ns", name))
+            return "" if held is None else held["metadata"]["ownerReferences"][0]["uid"]
+
+        kube.put(SERVICES.plural, "chat", base=base, **body)
+        await until(lambda: status(kube, name).get("decision"))
+        first = owner()
+        kube.delete("canaryanalyses", name, base=BASE)
+        await until(lambda: status(kube, name).get("decision"))
+        assert owner() == first
+        kube.delete(SERVICES.plural, "chat", base=base)
+        kube.put(SERVICES.plural, "chat", base=base, **body)
+        await until(lambda: not made.canaries.canaries())
+        assert owner() == first, "the garbage collector has not come by yet, and nothing of the dead run is taken over"
+        kube.delete("canaryanalyses", name, base=BASE)
+        await until(lambda: status(kube, name).get("decision"))
+        assert owner() not in {"", first}
+
+
 async def test_endpoints_of_both_revisions_are_compared_once_they_are_known() -> None:
     """Report 22: a Service of the canary that still selects a Pod of stable must not lend it to the canary."""
     base = "/apis/discovery.k8s.io/v1"
