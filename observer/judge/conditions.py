@@ -78,7 +78,7 @@ def compute(
         ours.metrics_fresh(inputs.freshness, policy),
         ours.operator_current(inputs, lag_since(inputs, stored, now), now, policy),
         *judged,
-        *inputs.extra,
+        *(_declared(inputs, item) for item in inputs.extra),
     ]
     for item in candidates:
         if item is not None:
@@ -86,6 +86,14 @@ def compute(
     order = {name: index for index, name in enumerate((*USERS, *OURS))}
     shown = sorted(found.values(), key=lambda item: (order.get(item.type, len(order)), item.type))
     return tuple(_settle(_mirror(inputs, item, now), inputs, stored, now) for item in shown)
+
+
+def _declared(inputs: DeploymentInputs, item: Condition) -> Condition:
+    """That no cache is declared is known only where somebody says so: a file, or a platform that declares caches."""
+    unsaid = isinstance(inputs.facts.cache, Unset) and not inputs.facts.ready_by_reading
+    if (item.type, item.reason) == ("CacheAttached", "NotApplicable") and unsaid:
+        return cluster.not_observable(item.type, "whether a cache is declared was not observed")
+    return item
 
 
 def lag_since(inputs: DeploymentInputs, stored: Stored, now: Instant) -> float | None:

@@ -66,11 +66,18 @@ def _whole(inputs: DeploymentInputs, role: Role, replica: Replica) -> bool | Non
     return None if total is None else len(members) >= total
 
 
+def _unlisted(inputs: DeploymentInputs) -> str:
+    """Why nothing is known of quota: a list that failed, or a platform of which none is read."""
+    if inputs.deployment.complete and not inputs.facts.managed and not inputs.facts.sources:
+        return "no Workloads are read on this platform"
+    return "Workloads or Pods could not be listed"
+
+
 def quota_reserved(inputs: DeploymentInputs) -> Condition:
     """Whether every Workload of the deployment holds quota: an answer about the whole set. Roles are named, not types."""
     kind, workloads = "QuotaReserved", inputs.facts.workloads
     if isinstance(workloads, Unset) or not inputs.deployment.complete:
-        return not_observable(kind, "Workloads or Pods could not be listed")
+        return not_observable(kind, _unlisted(inputs))
     parked = _roles(workload for workload in workloads if workload.deactivated)
     if parked:
         return say(kind, Status.FALSE, "Parked", f"deactivated: {parked}")

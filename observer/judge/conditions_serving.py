@@ -35,13 +35,18 @@ def replicas_up_to_date(inputs: DeploymentInputs) -> Condition:
 
 
 def role_kinds_ready(roles: Sequence[RoleStatus]) -> Condition:
-    """Whether every declared kind has at least one ready replica; a take-over role counts like any other."""
+    """Whether every declared kind has at least one ready replica; a take-over role counts like any other.
+
+    A parked deployment, which wants no replica and has none, misses nothing.
+    """
     kind = "RoleKindsReady"
     if not roles:
         return say(kind, Status.UNKNOWN, "NoRoleStatuses", "no role was observed")
     kinds: dict[str, list[int | None]] = {}
     for role in roles:
         kinds.setdefault(role.kind, []).append(role.ready)
+    if all(role.desired == 0 and role.ready == 0 for role in roles):
+        return say(kind, Status.TRUE, "AllKindsReady", "parked: no replica is wanted, and none is there")
     missing = [name for name, counts in kinds.items() if all(count == 0 for count in counts)]
     if missing:
         return say(kind, Status.FALSE, "KindsNotReady", f"no ready replica: {', '.join(missing)}")
@@ -94,7 +99,10 @@ def _publishes(inputs: DeploymentInputs, role: Role) -> bool | None:
     if inputs.facts.managed:
         return None
     serving = [member for member in role.members() if member.serves]
-    return all(member.kv_events for member in serving) if serving else None
+    if serving and all(member.kv_events for member in serving):
+        return True
+    # a file says all there is; a platform that publishes no sockets says nothing of who has one
+    return False if serving and inputs.facts.ready_by_reading else None
 
 
 def router_ready(inputs: DeploymentInputs, now: Instant, policy: JudgePolicy) -> Condition:

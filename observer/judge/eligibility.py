@@ -201,6 +201,8 @@ def group_forward(context: GroupContext) -> Leg:
         return _leg(name, LegState.UNKNOWN, f"the ranks to expect are not known: {why}")
     moved, seen = forwarded(context)
     expected = context.parallelism.degree("dataParallel") or 1
+    if all(member.rank is not None for member in context.members):
+        expected = max(expected, len(context.members))
     fault = _placement(context, seen, expected)
     if fault:
         return _leg(name, LegState.UNKNOWN, fault)
