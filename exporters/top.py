@@ -97,9 +97,9 @@ def deployment_line(report: DeploymentReport) -> DeploymentLine:
 
 
 def _whole(numbers: Iterable[int | None]) -> int | None:
-    """A sum of which every part is known."""
+    """A sum of which every part is known; of no part at all nothing is."""
     found = list(numbers)
-    return None if None in found else sum(number for number in found if number is not None)
+    return None if not found or None in found else sum(number for number in found if number is not None)
 
 
 def _sum(parts: Iterable[float | None]) -> float | None:

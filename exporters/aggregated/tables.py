@@ -118,10 +118,12 @@ def _level(section: str, name: str) -> Callable[[Json], str]:
 
 
 def _requests(value: Json) -> str:
+    """Of all routers; one that could not be read may have had requests too."""
     for name in ("requests", "successful-requests", "pd-requests"):
-        found = [entry["value"] for entry in _entries(value, "traffic", name) if entry["scope"] == "router"]
+        found = [entry for entry in _entries(value, "traffic", name) if entry["scope"] == "router"]
         if found:
-            return tables.number(sum(found))
+            part = _missed(value, " ".join(entry["source"] for entry in found))
+            return tables.number(sum(entry["value"] for entry in found)) + ("+?" if part else "")
     return UNKNOWN
 
 
@@ -168,7 +170,9 @@ def _pods(value: Json) -> str:
 def _age(value: Json) -> str:
     """The age of the oldest value shown."""
     sections = ("processing", "queueing", "cacheHits", "latency", "traffic", "transfer")
-    ages = [entry.get("ageSeconds") for section in sections for entry in value.get(section) or ()]
+    entries = [entry for section in sections for entry in value.get(section) or ()]
+    entries += [entry for role in value.get("roles") or () for entry in role["latency"]]
+    ages = [entry.get("ageSeconds") for entry in entries]
     return tables.seconds(max((age for age in ages if age is not None), default=None))
 
 
@@ -197,7 +201,7 @@ def _status(*path: str) -> Callable[[Json], str]:
         found: Any = value.get("status") or {}
         for part in path:
             found = found.get(part) if isinstance(found, dict) else None
-        return UNKNOWN if found in {None, ""} else str(found)
+        return UNKNOWN if found is None or found == "" else str(found)
 
     return cell
 

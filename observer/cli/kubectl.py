@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import re
 import subprocess  # nosec B404 - it hands over to kubectl, with a list of arguments and no shell
+import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,8 @@ BASE = f"/apis/{GROUP}/v1"
 SELECTOR = "app.kubernetes.io/name=observer"
 PORT_NAME = "http"
 FORWARD_SECONDS = 15.0
+LINE = 4096
+"""Bytes of what kubectl says that are read at once."""
 _DEPLOYMENT = re.compile(
     r"/api/v1/namespaces/([^/]+)/modeldeployments/([^/]+)/(metrics|status|explain|contract|kv|kv/lookup)"
 )
@@ -147,6 +151,10 @@ class KubectlClient:
         said = self._raw(f"{BASE}/namespaces/{namespace}/modeldeployments/{name}{tail}", query)
         if said.code == 0:
             answer = _json(said.out)
+            if not isinstance(answer, dict):
+                raise CommandFailed(
+                    "what answers is no observer: found no JSON object. Check the API group", Exit.UNREACHABLE
+                )
             if part == "status" and "status" not in answer:
                 raise CommandFailed(f"{namespace}/{name} is not judged yet: {answer.get('awaiting', '')}")
             return answer
@@ -197,9 +205,10 @@ class KubectlClient:
                 f"looking for the observer's Service: {_words(said.complaint)}. Name it with --observer NAMESPACE/SERVICE, "
                 "or the observer with --server"
             )
+        listed = _json(said.out)
         found = [
             Service(item["metadata"]["namespace"], item["metadata"]["name"], PORT_NAME)
-            for item in _json(said.out)["items"]
+            for item in (listed.get("items") or () if isinstance(listed, dict) else ())
             if any(port.get("name") == PORT_NAME for port in item["spec"].get("ports") or ())
         ]
         if len(found) != 1:
@@ -223,26 +232,45 @@ class KubectlClient:
 
 
 @contextlib.contextmanager
-def forwarded(kubectl: Kubectl, service: Service) -> Iterator[str]:
+def forwarded(kubectl: Kubectl, service: Service, seconds: float = FORWARD_SECONDS) -> Iterator[str]:
     """The URL of a port of this machine that leads to a Service's. Raises `CommandFailed`."""
     arguments = ["port-forward", "-n", service.namespace, f"service/{service.name}", f":{service.port}"]
     command = kubectl.command(*arguments, "--address=127.0.0.1")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - as `Kubectl.run`
+    with (
+        tempfile.TemporaryFile() as complaints,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints) as process,  # noqa: S603 - as `Kubectl.run`
+    ):
+        # One that an API server keeps waiting says nothing for ever; its end ends the waiting for its first line.
+        late = threading.Timer(seconds, process.kill)
         try:
+            late.start()
             # The first line says the port; a kubectl that cannot forward says why and ends.
-            line = process.stdout.readline() if process.stdout is not None else ""
+            line = process.stdout.readline(LINE).decode("utf-8", "replace") if process.stdout is not None else ""
+            late.cancel()
             found = _FORWARDED.search(line)
             if found is None:
-                process.terminate()
-                _, complaint = process.communicate(timeout=FORWARD_SECONDS)
+                process.kill()
+                process.wait()
+                complaints.seek(0)
+                said = complaints.read(LINE).decode("utf-8", "replace").strip() or line.strip()
                 raise CommandFailed(
-                    f"forwarding a port of {service.namespace}/{service.name}: {complaint.strip() or line.strip()}. Name "
-                    "the observer with --server",
+                    f"forwarding a port of {service.namespace}/{service.name}: "
+                    f"{said or f'kubectl said nothing within {seconds:g} s'}. Name the observer with --server",
                     Exit.UNREACHABLE,
                 )
+            # It says a line for each connection, and waits for ever once nobody reads them.
+            threading.Thread(target=_drained, args=(process,), daemon=True).start()
             yield f"http://127.0.0.1:{found[1]}"
         finally:
+            late.cancel()
             process.terminate()
+
+
+def _drained(process: subprocess.Popen[bytes]) -> None:
+    """Read what a process says until its end, and keep nothing."""
+    with contextlib.suppress(OSError, ValueError):  # the pipe may be closed under it
+        while process.stdout is not None and process.stdout.read(LINE):
+            pass
 
 
 def _json(body: bytes) -> Any:

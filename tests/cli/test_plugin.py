@@ -6,11 +6,14 @@ import json
 import os
 import stat
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from observer.cli.exits import CommandFailed
+from observer.cli.kubectl import Kubectl, Service, forwarded
 from observer.cli.plugin import main
 from tests.cli.serving import served
 from tests.exporters.judged import judged
@@ -34,6 +37,7 @@ for words, code, out, complaint in json.load(open(folder + "/answers.json")):
 sys.stderr.write("no row for " + line)
 sys.exit(9)
 '''
+PLACE = Service("obs", "observer", "http")
 AGGREGATED = "--raw /apis/metrics.modeldeployment.io/v1/namespaces/prod/modeldeployments/chat"
 NO_API = [[AGGREGATED], 1, "", "Error from server (NotFound): the server could not find the requested resource\n"]
 SERVICE = {"metadata": {"namespace": "obs", "name": "observer"}, "spec": {"ports": [{"name": "http", "port": 9480}]}}
@@ -123,6 +127,47 @@ def test_a_port_is_forwarded_where_the_proxy_leads_nowhere(kubectl: Fake, capsys
         token.write_text("secret")
         assert main(["explain", "chat", "-n", "prod", "--token-file", str(token)]) == 0
     assert "One." in capsys.readouterr().out
+
+
+def _program(folder: Path, text: str) -> Kubectl:
+    """A kubectl that does what a script says."""
+    program = folder / "scripted"
+    program.write_text(f"#!{sys.executable}\nimport sys, time\n{text}")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    made = Kubectl()
+    made.program = str(program)
+    return made
+
+
+def test_a_forwarding_that_says_nothing_is_given_up(tmp_path: Path) -> None:
+    hanging = _program(tmp_path, "time.sleep(60)\n")
+    with pytest.raises(CommandFailed, match="said nothing within"), forwarded(hanging, PLACE, 0.3):
+        pass
+
+
+def test_a_forwarding_that_talks_all_the_time_never_waits_to_be_heard(tmp_path: Path) -> None:
+    """kubectl writes a line for each connection: more than a pipe holds must not stop it."""
+    mark = tmp_path / "done"
+    talking = _program(
+        tmp_path,
+        "print('Forwarding from 127.0.0.1:5 -> 9480', flush=True)\n"
+        "for _ in range(20_000): print('Handling connection for 5')\n"
+        f"sys.stdout.flush(); open({str(mark)!r}, 'w').close(); time.sleep(60)\n",
+    )
+    with forwarded(talking, PLACE) as url:
+        assert url == "http://127.0.0.1:5"
+        for _ in range(200):
+            if mark.exists():
+                break
+            threading.Event().wait(0.05)
+        assert mark.exists()
+
+
+@pytest.mark.parametrize("body", ["[]", "null", "3", '"x"'])
+def test_json_that_is_no_object_is_no_observer(kubectl: Fake, capsys: pytest.CaptureFixture[str], body: str) -> None:
+    kubectl.answers([[AGGREGATED], 0, body, ""])
+    assert main(["status", "chat", "-n", "prod"]) == 3
+    assert "is no observer" in " ".join(capsys.readouterr().err.split())
 
 
 LOGIN = "error: You must be logged in to the server (the server has asked for the client to provide credentials)\n"

@@ -191,3 +191,11 @@ def until(file: int, wanted: bytes) -> bytes:
             seen += os.read(file, 65536)
     assert wanted in seen, seen[-500:]
     return seen
+
+
+def test_of_a_deployment_without_any_role_nothing_is_known() -> None:
+    """Nobody said that there are none: 0/0 would be what a parked deployment is."""
+    found = deployment_line(report())
+    assert (found.ready, found.desired) == (None, None)
+    parked = deployment_line(report(Pods(desired=0)))
+    assert parked.desired == 0
