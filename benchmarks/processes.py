@@ -128,9 +128,7 @@ def fleet(ports: list[int], *, each: int = 50, name: str = "scale") -> dict[str,
             "name": f"{name}-{start // each}",
             "model": "tiny",
             "engine": {"name": "vllm", "version": "0.32.0"},
-            "roles": [
-                {"name": "server", "addresses": [f"127.0.0.1:{port}" for port in ports[start : start + each]]}
-            ],
+            "roles": [{"name": "server", "addresses": [f"127.0.0.1:{port}" for port in ports[start : start + each]]}],
         }
         for start in range(0, len(ports), each)
     ]

@@ -78,7 +78,21 @@ def profiled(pid: int, targets: int) -> subprocess.Popen[bytes]:
         raise SystemExit("py-spy is not installed, wanted for --profile: pip install py-spy")
     ARTIFACTS.mkdir(exist_ok=True)
     out = ARTIFACTS / f"profile-{targets}.txt"
-    command = [spy, "record", "--pid", str(pid), "-d", str(PROFILE_SECONDS), "-r", "100", "--nonblocking", "-f", "raw", "-o", str(out)]
+    command = [
+        spy,
+        "record",
+        "--pid",
+        str(pid),
+        "-d",
+        str(PROFILE_SECONDS),
+        "-r",
+        "100",
+        "--nonblocking",
+        "-f",
+        "raw",
+        "-o",
+        str(out),
+    ]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

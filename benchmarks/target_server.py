@@ -31,13 +31,23 @@ VERSION = "0.32.0"
 BACKLOG = 64
 _END = b"\r\n\r\n"
 _JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
-_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
+_HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
 
 
 def body_of(size: int) -> bytes:
     """The recorded vLLM body with its engine repeated until it has about that many bytes."""
     seed = SEED.read_bytes()
     return repeated(seed, min(range(1, 16), key=lambda engines: abs(len(repeated(seed, engines)) - size)))
+
+
+def grown(body: bytes, step: int) -> bytes:
+    """The body some work later, of the same process: what says when it or a series began stays."""
+    lines = zip(body.split(b"\n"), moved(body, step).split(b"\n"), strict=True)
+    return b"\n".join(
+        old if b"_created{" in old or old.startswith(b"process_start_time") else new for old, new in lines
+    )
 
 
 def asker(request: bytes) -> str:
@@ -62,7 +72,7 @@ class Answers:
     def render(self) -> None:
         """Every number of the body grows."""
         self._step += 1
-        body = moved(self._seed, self._step)
+        body = grown(self._seed, self._step)
         self.size = len(body)
         self.exposition = b"%b%x\r\n%b\r\n0\r\n\r\n" % (_HEAD, len(body), body)
 

@@ -10,6 +10,7 @@ from aiohttp import web
 from exporters import api, canary, kv
 from exporters.encoding import encode
 from exporters.limits import LIMITS_PATH
+from exporters.own_costs import SELF_PATH
 from exporters.paging import MAX_LIMIT
 from exporters.top import PATH as TOP_PATH
 from router_contract.targets import Component
@@ -114,6 +115,11 @@ OPERATIONS: Final = (
     ),
     Operation(
         path=LIMITS_PATH, summary="Every limit of ours with its use, the nearest first.", wanted=("state", "items")
+    ),
+    Operation(
+        path=SELF_PATH,
+        summary="What the observer itself costs: loop lag, parse time, queues, memory by part.",
+        wanted=("durations", "queues", "memory"),
     ),
     Operation(path=TOP_PATH, summary="What `observer top` shows.", query={"namespace": _TEXT}, codes=_BAD),
     Operation(path=DOCTOR_PATH, summary="Why targets of a deployment are silent.", codes=(*_BAD, 404, 503)),

@@ -281,10 +281,11 @@ def _of_machine() -> Iterable[LimitReading]:
         effect="the bounds on reads and clients are made from it at the start, so that it is not met",
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    yield LimitReading(name="memory", unit="bytes", limit=None, use=_resident(), high_water=peak, effect="")
+    yield LimitReading(name="memory", unit="bytes", limit=None, use=resident(), high_water=peak, effect="")
 
 
-def _resident() -> int | None:
+def resident() -> int | None:
+    """Bytes of this process in memory; ``None`` where the system does not tell."""
     try:
         return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * resource.getpagesize()
     except (OSError, ValueError, IndexError):

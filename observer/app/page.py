@@ -73,6 +73,11 @@ class Bodies:
         """The last body that is kept, without asking for further ones."""
         return self._kept.get(key)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is kept."""
+        return sum(body.kept for body in self._kept.values())
+
     def retain(self, alive: frozenset[TargetKey]) -> None:
         """Drop everything of targets that are gone."""
         for key in [key for key in self._kept if key not in alive]:

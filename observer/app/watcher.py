@@ -22,6 +22,7 @@ from exporters.kv import KvApi
 from exporters.kv_families import kv_families
 from exporters.limits import LimitsApi, limit_families
 from exporters.openapi import OpenApi
+from exporters.own_costs import OwnCostApi, own_cost_families
 from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
 from exporters.server import Relay, Server
@@ -36,6 +37,7 @@ from observer.app.kv import KvJudging, KvPart
 from observer.app.limits import LimitBook, file_limit
 from observer.app.looking import make_looking
 from observer.app.otlp import OtlpPart, otlp_part
+from observer.app.own_costs import OwnCosts
 from observer.app.page import Bodies, Trial, make_page
 from observer.app.parts import Reading, make_probe, make_views
 from observer.app.platform_part import PlatformPart
@@ -66,6 +68,10 @@ _log = logging.getLogger(__name__)
 
 LONGEST_WORK = 0.02
 """For how long judging may keep the event loop from everything else, in seconds; one deployment is judged in one go."""
+JUDGING_SHARE = 0.2
+"""The part of a processor that judging may take: after a pass that took long, the next one comes later."""
+LONGEST_REST = 5.0
+"""The longest rest between passes for that, in seconds, where the period asks for none longer."""
 LAG_PERIOD = 0.5
 """How often the event loop's lag is measured, in seconds."""
 
@@ -127,7 +133,9 @@ class Watcher:
             version=package_version(),
             watchers=self._budget.watchers,
         )
-        self._families = (*FAMILIES, *kv_families(self.kv), *canary_families(self.canaries), *limit_families(self))
+        self._own = OwnCosts(self.store, self.kv, self._fetcher, lambda: self._bodies.nbytes)
+        about = (*limit_families(self), *own_cost_families(self._own))
+        self._families = (*FAMILIES, *kv_families(self.kv), *canary_families(self.canaries), *about)
         self._otlp = self._make_otlp()
         self._server = Server(self._routes(), listen_of(settings, listen, self._budget), self.tally)
         self._book = LimitBook(
@@ -160,17 +168,9 @@ class Watcher:
         )
         doctor = DoctorApi(self.store.deployments, self._fetcher, self._clock)
         top = TopApi(self.source, self.tally.render_failed)
-        apis = (
-            OpenApi(package_version()),
-            LimitsApi(self),
-            BundleApi(self._world()),
-            api,
-            top,
-            KvApi(self.kv),
-            CanaryApi(self.canaries),
-            doctor,
-            self.page,
-        )
+        own = OwnCostApi(self._own, self.tally.registry)
+        about = (OpenApi(package_version()), LimitsApi(self), own, BundleApi(self._world()), doctor)
+        apis = (*about, api, top, KvApi(self.kv), CanaryApi(self.canaries), self.page)
         return [route for each in apis for route in each.routes()]
 
     def _world(self) -> World:
@@ -314,20 +314,26 @@ class Watcher:
         # A pass over a list that nobody has told yet would forget everything that is stored.
         await self._told.wait()
         while True:
-            await self._pass(self._clock.now())
+            worked = await self._pass(self._clock.now())
             if self._state is not None:
                 await self._save(self._state)
-            await asyncio.sleep(self._settings.judging.period)
+            rest = min(worked * (1 / JUDGING_SHARE - 1), LONGEST_REST)
+            await asyncio.sleep(max(self._settings.judging.period, rest))
 
-    async def _pass(self, now: Instant) -> None:
+    async def _pass(self, now: Instant) -> float:
+        """One judging pass; how many seconds of work it was, its rests aside."""
+        begun = self._clock.now().mono
         steps = self.judging.steps(now)
         # After it: what a pass was the first to see of KV streams is recorded by then, and a replay judges with it.
         self._record(lambda to: to.judged(now))
-        worked = self._clock.now().mono
+        worked = 0.0
         for _ in steps:
-            if self._clock.now().mono - worked > LONGEST_WORK:
+            spell = self._clock.now().mono - begun
+            if spell > LONGEST_WORK:
+                worked += spell
                 await asyncio.sleep(0)
-                worked = self._clock.now().mono
+                begun = self._clock.now().mono
+        return worked + self._clock.now().mono - begun
 
     def _save_last(self) -> None:
         """What the last pass found, once nothing runs any more."""
