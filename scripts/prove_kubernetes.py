@@ -5,7 +5,11 @@ from __future__ import annotations
 import sys
 
 import prove_aggregated
-from proofs import Proof, pytest, run
+from proofs import ROOT, Proof, pytest, run
+
+sys.path.insert(0, str(ROOT))
+
+from tests.cluster.test_pitfalls import PITFALLS
 
 OBSERVING = "tests/cluster/test_observing.py"
 OUTAGES = "tests/cluster/test_outages.py"
@@ -54,7 +58,79 @@ def outages() -> list[Proof]:
     ]
 
 
-PROOFS = [*observing(), *outages(), *prove_aggregated.proofs()]
+def replicas() -> list[Proof]:
+    """Two replicas of a shard."""
+    return [
+        pytest("shards: the hash, balance, least movement", "tests/kube/test_shards.py"),
+        pytest(
+            "who owns, who may write, who is there, by Leases",
+            "tests/kube/test_sharing.py",
+            "tests/kube/test_electing.py",
+            "tests/cluster/test_elections.py",
+            env=CI,
+        ),
+        pytest(
+            "a hand-over loses no window, and only a replica's is taken",
+            "tests/app/test_handover.py",
+            "tests/app/test_replicas.py",
+        ),
+        pytest(
+            "reads at a standby: passed on, direct, or refused", "tests/app/test_relay.py", "tests/app/test_peers.py"
+        ),
+        pytest(
+            "two replicas behind the aggregator: one drained, one killed, one that stands still",
+            "tests/cluster/test_replicas.py",
+            env=CI,
+        ),
+    ]
+
+
+def installing() -> list[Proof]:
+    """The chart and its rights."""
+    return [
+        pytest(
+            "the chart renders, and its values are the settings",
+            "tests/chart/test_rendering.py",
+            "tests/chart/test_files.py",
+            env=CI,
+        ),
+        pytest(
+            "the server takes every object; releases install, upgrade and go; rights",
+            "tests/chart/test_cluster.py",
+            env=CI,
+        ),
+        pytest("a namespaced install works with no ClusterRole", "tests/chart/test_running.py", env=CI),
+        pytest("the image's commands build an observer that runs", "tests/chart/test_dockerfile.py", env=CI),
+    ]
+
+
+def scaling() -> list[Proof]:
+    """Who scales by our metrics."""
+    return [
+        pytest("the observer down for ten minutes: nothing scales in", "tests/scaling/test_outage.py"),
+        pytest("the recipes' queries on a real Prometheus", "tests/scaling/test_queries.py", env=CI),
+    ]
+
+
+def pitfalls() -> list[Proof]:
+    """Each pitfall that the aggregated API has no part in; the others are with it."""
+    told = {name.replace("`", "") for name in prove_aggregated.PITFALLS}
+    rest = {name: tests for name, tests in PITFALLS.items() if name.replace("`", "") not in told}
+    return [
+        pytest("every pitfall has its tests", "tests/cluster/test_pitfalls.py"),
+        *(pytest(f"pitfall: {name}", *(f"tests/{test}" for test in tests), env=CI) for name, tests in rest.items()),
+    ]
+
+
+PROOFS = [
+    *observing(),
+    *outages(),
+    *prove_aggregated.proofs(),
+    *pitfalls(),
+    *replicas(),
+    *installing(),
+    *scaling(),
+]
 
 if __name__ == "__main__":
     sys.exit(run(PROOFS))

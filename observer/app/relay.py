@@ -103,9 +103,10 @@ class HttpRelay:
         foreign = key is not None and self._elsewhere.known(key) is not None
         if FORWARDED in request.headers:
             return failure(503, "this replica does not own it") if foreign else None
-        for name in self._asked(key, foreign=foreign):
+        for name in self._asked(request, key):
             answer = await self._ask(name, request)
-            if answer is not None:
+            # An analysis that one shard does not know may be another's.
+            if answer is not None and not (answer.status == 404 and _of_canary(request)):
                 return answer
         if key is not None and foreign:
             return await self._partly(request, key)
@@ -115,9 +116,14 @@ class HttpRelay:
             503, "no replica owns this shard at the moment; one takes over soon", headers={"Retry-After": "1"}
         )
 
-    def _asked(self, key: DeploymentKey | None, *, foreign: bool) -> Sequence[str]:
-        """Whom to ask, in order: the owner of a deployment, else whoever is active in our place."""
-        name = self._division.owner(key) if key is not None and foreign else None
+    def _asked(self, request: web.Request, key: DeploymentKey | None) -> Sequence[str]:
+        """Whom to ask, in order: the owner of a deployment, else whoever is active in our place.
+
+        Which shard an analysis belongs to only its deployment says, so each owner is asked for one by its name.
+        """
+        if _of_canary(request) and "name" in request.match_info:
+            return tuple(sorted(self._division.plain_urls()))
+        name = self._division.owner(key) if key is not None else None
         name = name or (None if self._division.owns_shard() else self._division.active())
         return () if name is None else (name,)
 
@@ -210,6 +216,11 @@ def pinned(listen: Listen) -> ssl.SSLContext | bool:
 def _key(request: web.Request) -> DeploymentKey | None:
     """The deployment that a path names; canaries name analyses, which their deployment's owner judges."""
     told = request.match_info
-    if "namespace" not in told or "name" not in told or "/canar" in request.path:
+    if "namespace" not in told or "name" not in told or _of_canary(request):
         return None
     return DeploymentKey(told["namespace"], told["name"])
+
+
+def _of_canary(request: web.Request) -> bool:
+    resource = request.match_info.route.resource
+    return resource is not None and "/canar" in resource.canonical

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from exporters.aggregated.forwarding import FORWARDED
 from exporters.api import METRICS_PATH, STATUS_PATH
+from exporters.canary import GATE_PATH
 from exporters.listening import Listen
 from exporters.server import Server
 from observer.app.direct import AWAITING, Direct
@@ -122,7 +123,7 @@ async def two() -> AsyncIterator[World]:
         world.known[KEY] = deployment(members=(member("a", host="127.0.0.1", port=port),))
         fetcher = await stack.enter_async_context(Fetcher(SystemClock(), SETTINGS.body_limits))
         direct = Direct(SystemClock(), SETTINGS, fetcher, world.known.get, lambda: tuple(world.known))
-        paths = (STATUS_PATH, METRICS_PATH, "/api/v1/deployments", "/metrics", "/livez", "/api/v1/limits")
+        paths = (GATE_PATH, STATUS_PATH, METRICS_PATH, "/api/v1/deployments", "/metrics", "/livez", "/api/v1/limits")
         other = Server([*(web.get(path, world.theirs) for path in paths), web.get("/events", world.stream)], listen)
         asked = Server([*(web.get(path, world.mine) for path in paths), web.get("/events", world.mine)], listen)
         relay = HttpRelay(world.table, direct, listen, world.take_over, 0, seconds=0.3)
@@ -197,6 +198,17 @@ async def test_without_the_owner_metrics_are_read_directly_and_the_rest_is_unava
         status, headers, _ = await world.get("/api/v1/deployments")
         assert (status, headers["Retry-After"]) == (503, "1"), "an empty list would say that there is nothing"
         world.hang.set()
+
+
+async def test_an_analysis_is_asked_of_every_owner_and_here_last() -> None:
+    gate = GATE_PATH.format(namespace="prod", name="chat-2", component="engine")
+    async with two() as world:
+        world.table.mine = True
+        assert (await world.get(gate))[2] == {"from": "b"}
+        world.answer = 404
+        assert (await world.get(gate))[2] == {"from": "a"}
+        world.table.mine = False
+        assert (await world.get(gate))[0] == 503, "who owns nothing knows of no analysis"
 
 
 async def test_two_never_ask_in_a_circle() -> None:
