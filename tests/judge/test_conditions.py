@@ -706,6 +706,13 @@ def test_parked_is_over_and_preempted_in_part_is_the_one_to_act_on():
     assert advice("QuotaReserved", "Pending").course.value == "ClearsByItself"
 
 
+def test_a_parked_deployment_misses_no_kind():
+    parked = [msgspec.structs.replace(role, desired=0) for role in kinds(("Server", 0), ("Decode", 0))]
+    assert role_kinds_ready(parked).status is Status.TRUE
+    assert role_kinds_ready([*parked, *kinds(("Prefill", 0))]).reason == "KindsNotReady"
+    assert role_kinds_ready(kinds(("Server", 0))).reason == "KindsNotReady"
+
+
 @pytest.mark.parametrize(
     ("roles", "message"),
     [
