@@ -24,6 +24,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -128,10 +129,9 @@ def commands(folder: Path, ports: list[int], free: list[int]) -> dict[str, list[
     settings_file = write(folder, "settings.yaml", settings(scrape={"period": f"{PERIOD}s"}))
     every = write(folder, "vmagent.yaml", scrape_config(ports, keep=False))
     keep = write(folder, "prometheus.yaml", scrape_config(ports, keep=True))
-    found = {
-        "observer": [sys.executable, "-m", "observer", "serve", "--listen", f"127.0.0.1:{free[0]}"]
-        + ["--config", str(fleet_file), "--config", str(settings_file)]
-    }
+    listen = f"127.0.0.1:{free[0]}"
+    ours = [sys.executable, "-m", "observer", "serve", "--listen", listen]
+    found = {"observer": [*ours, "--config", str(fleet_file), "--config", str(settings_file)]}
     if (vmagent := shutil.which("vmagent")) is not None:
         found["vmagent"] = [
             vmagent,
@@ -166,20 +166,20 @@ def ask(url: str) -> int:
 def measure(servers: Servers, pids: dict[str, int], url: str, *, asked: bool, seconds: float) -> Window:
     """All programs over the same seconds."""
     before = {name: cpu_of(pid) for name, pid in pids.items()}
-    sent = servers.asked()[1]
+    sent = servers.asked()["bytes"]
     begun = time.monotonic()
     while (left := begun + seconds - time.monotonic()) > 0:
         if asked:
             ask(url)
             left = max(0.0, begun + seconds - time.monotonic())
         time.sleep(min(left, ASKED_PERIOD) if asked else left)
-    moved = servers.asked()[1] - sent
+    moved = servers.asked()["bytes"] - sent
     used = {name: cpu_of(pid) - before[name] for name, pid in pids.items()}
     return Window(asked, {name: used[name] * 1e3 / (moved[AGENTS[name]] / 1e6) for name in pids if moved[AGENTS[name]]})
 
 
-def run(targets: int, windows: int, seconds: float) -> tuple[list[Window], dict[str, float]]:
-    """The windows, and the memory of each program at the end (MB)."""
+def run(targets: int, windows: int, seconds: float) -> tuple[list[Window], dict[str, float], dict[str, Counter[str]]]:
+    """The windows, the memory of each program at the end (MB), and what the servers were asked."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="observer-peers-")))
         servers = stack.enter_context(Servers(targets, SERVERS))
@@ -197,7 +197,8 @@ def run(targets: int, windows: int, seconds: float) -> tuple[list[Window], dict[
             found.append(measure(servers, pids, url, asked=number % 2 == 1, seconds=seconds))
             costs = ", ".join(f"{name} {cost:.2f}" for name, cost in found[-1].cost.items())
             print(f"window {number + 1} of {windows}: {costs} ms/MB, load {load():.1f}", file=sys.stderr, flush=True)
-        return found, {name: resident_of(pid) / 1e6 for name, pid in pids.items()}
+        memory = {name: resident_of(pid) / 1e6 for name, pid in pids.items()}
+        return found, memory, servers.asked()
 
 
 def tell(report: Report, windows: list[Window], memory: dict[str, float]) -> None:
@@ -205,11 +206,11 @@ def tell(report: Report, windows: list[Window], memory: dict[str, float]) -> Non
     for asked in (False, True):
         chosen = [window.cost for window in windows if window.asked is asked]
         what = "with /metrics" if asked else "serving only"
-        for name in memory:
+        for name, resident in memory.items():
             costs = [cost[name] for cost in chosen if name in cost]
             if costs:
                 mid = statistics.median(costs)
-                figure = f"{spread(costs, 1.0)} ms of CPU a MB, {memory[name]:.0f} MB resident"
+                figure = f"{spread(costs, 1.0)} ms of CPU a MB, {resident:.0f} MB resident"
                 report.line(f"{name}, {what}", figure, mid)
         for peer in ("vmagent", "prometheus"):
             ratios = [cost["observer"] / cost[peer] for cost in chosen if peer in cost and "observer" in cost]
@@ -224,12 +225,17 @@ def tell(report: Report, windows: list[Window], memory: dict[str, float]) -> Non
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--targets", type=int, default=200)
-    options.add_argument("--windows", type=int, default=6, help="of both kinds together (at least 4)")
+    options.add_argument("--windows", type=int, default=8, help="of both kinds together (at least 4)")
     options.add_argument("--seconds", type=float, default=30.0, help="of one window")
     chosen = options.parse_args()
-    windows, memory = run(chosen.targets, max(chosen.windows, 4), chosen.seconds)
+    windows, memory, asked = run(chosen.targets, max(chosen.windows, 4), chosen.seconds)
     report = Report("peers", "aiohttp", "uvloop")
     tell(report, windows, memory)
+    for name in memory:
+        reads, gzip = asked["asked"][AGENTS[name]], asked["gzip"][AGENTS[name]]
+        limit = 0.0 if name == "observer" else None
+        figure = f"{gzip} of {reads} reads accept a compressed answer"
+        report.line(f"compression asked of the engines, {name}", figure, float(gzip), limit, at_least=False)
     return report.end()
 
 

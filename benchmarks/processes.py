@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -106,29 +106,37 @@ class Servers:
         """CPU seconds of all of them."""
         return sum(cpu_of(child.pid) for child in self._children)
 
-    def asked(self) -> tuple[Counter[str], Counter[str]]:
-        """Expositions and their bytes so far, by who asked."""
-        asked: Counter[str] = Counter()
-        sent: Counter[str] = Counter()
+    def asked(self) -> dict[str, Counter[str]]:
+        """What was asked so far by whom: expositions (``asked``), their ``bytes``, those that accept ``gzip``."""
+        found: dict[str, Counter[str]] = {"asked": Counter(), "bytes": Counter(), "gzip": Counter()}
         for child in self._children:
             assert child.stdin is not None
             child.stdin.write("\n")
             child.stdin.flush()
             told = line_of(child)
-            asked.update(told["asked"])
-            sent.update(told["bytes"])
-        return asked, sent
+            for name, counted in found.items():
+                counted.update(told[name])
+        return found
 
 
-def fleet(ports: list[int], *, each: int = 50, name: str = "scale") -> dict[str, Any]:
-    """A ``Fleet`` document of deployments with ``each`` engines at these loopback ports."""
+def fleet(ports: list[int], *, each: int = 50, name: str = "scale", events: Sequence[str] = ()) -> dict[str, Any]:
+    """A ``Fleet`` document of deployments with ``each`` engines at these loopback ports.
+
+    The first engines publish KV events at ``events``, one each.
+    """
+    replicas: list[dict[str, Any]] = [
+        {"ordinal": number % each, "members": [{"name": f"engine-{number}", "address": f"127.0.0.1:{port}"}]}
+        for number, port in enumerate(ports)
+    ]
+    for endpoint, replica in zip(events, replicas, strict=False):
+        replica["members"][0]["kvEvents"] = [{"endpoint": endpoint, "rank": 0, "topic": ""}]
     deployments = [
         {
             "namespace": name,
             "name": f"{name}-{start // each}",
             "model": "tiny",
             "engine": {"name": "vllm", "version": "0.32.0"},
-            "roles": [{"name": "server", "addresses": [f"127.0.0.1:{port}" for port in ports[start : start + each]]}],
+            "roles": [{"name": "server", "replicas": replicas[start : start + each]}],
         }
         for start in range(0, len(ports), each)
     ]

@@ -3,7 +3,8 @@
     python -m benchmarks.target_server --targets N [--body BYTES]
 
 Prints one JSON line with its ports. Each line on its standard input is answered with a JSON line of what was asked so
-far: expositions and their bytes by the asker's ``User-Agent`` (its first word, without the version). It ends with its input.
+far: expositions, their bytes, and how many might have been compressed, by the asker's ``User-Agent`` (its first word,
+without the version). It ends with its input.
 
 It is the load of the scale runs, so it costs little: no HTTP library, one write an answer, a body rendered again every
 few seconds whoever reads it. The answers are chunked, as uvicorn's are; nothing is ever compressed.
@@ -67,6 +68,7 @@ class Answers:
         self._step = 0
         self.asked: Counter[str] = Counter()
         self.sent: Counter[str] = Counter()
+        self.compressible: Counter[str] = Counter()
         self.render()
 
     def render(self) -> None:
@@ -83,6 +85,7 @@ class Answers:
             name = asker(request)
             self.asked[name] += 1
             self.sent[name] += self.size
+            self.compressible[name] += b"gzip" in request
             return self.exposition
         if path == b"/version":
             return _told({"version": VERSION})
@@ -138,7 +141,7 @@ async def serve(targets: int, size: int) -> None:
             continue
         if not line:
             return
-        print(json.dumps({"asked": answers.asked, "bytes": answers.sent}), flush=True)
+        print(json.dumps({"asked": answers.asked, "bytes": answers.sent, "gzip": answers.compressible}), flush=True)
 
 
 def main() -> int:

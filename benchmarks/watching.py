@@ -26,6 +26,7 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.processes import cpu_of, load, resident_of
+from observer.app.pauses import Pauses
 from observer.app.watcher import Watcher
 from observer.clock import SystemClock
 from observer.collect.allocator import raise_file_limit, tune_allocator
@@ -179,6 +180,7 @@ async def run(files: list[Path], every: float, listen: str) -> None:
     loop.set_task_factory(timed(lambda seconds: costs.add("steps", seconds)))
     async with Watched(configuration.settings, SystemClock(), listen=listen) as watcher:
         watcher.costs, watcher.period = costs, configuration.settings.scrape.period
+        watcher.supervise("keep collections short", Pauses(SystemClock(), watcher.tally).run)
         watcher.supervise("measure the lag beside the observer", lambda: measure_lag(costs))
         await watcher.watch(configuration.deployments)
         begun, targets = time.monotonic(), sum(1 for each in configuration.deployments for _ in each.targets())
@@ -197,6 +199,8 @@ async def run(files: list[Path], every: float, listen: str) -> None:
                 "reads": costs.reads,
                 "failures": costs.failures,
                 "overruns": sum(watcher.overruns().values()),
+                "messages": watcher.kv.kv_receiver().received_messages,
+                "gaps": sum(stream.counters.gaps for stream in watcher.kv.kv_streams()),
                 **costs.told(),
             }
             print(json.dumps(line), flush=True)
