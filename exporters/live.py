@@ -6,17 +6,19 @@ The same text serves `demo`, `serve` and ``get --watch``. Nothing here waits or 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
+from rich.segment import Segment
 from rich.text import Text
 
 from exporters import tables
 from exporters.encoding import UNRENDERABLE
+from exporters.printable import printable
 from exporters.summaries import DeploymentSummary, deployment_summary, unrendered_summary
 from router_contract.verdicts import DeploymentReport
 
@@ -31,10 +33,18 @@ def width(target: Console) -> int | None:
 
 def console(*, stderr: bool = False) -> Console:
     """A console for this process: colours on a terminal unless ``NO_COLOR``, and whole lines elsewhere."""
-    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    made = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
-        made = Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=PLAIN_WIDTH)
+        made = _Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=PLAIN_WIDTH)
     return made
+
+
+class _Console(Console):
+    """A console on which only its own control sequences have an effect: names and messages are other people's."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
 def summaries(reports: Sequence[DeploymentReport]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from exporters.printable import printable
 from observer.cli.exits import EPILOG
 from observer.cli.groups import NameOrCommand
 from observer.cli.output import Format, dumped, grouped, show
@@ -41,7 +42,7 @@ def canary_simulate(file: Path, analyses: tuple[Path, ...], output: str) -> None
         click.echo(f"{each['end']['metadata']['namespace']}/{each['end']['metadata']['name']}")
         for moment in each["moments"]:
             words = f"{moment['verdict'] or 'no sample':<13} {moment['decision']:<9} {moment['reason']}"
-            click.echo(f"  {moment['at']}  step {moment['step'] + 1}  {words}  {moment['message']}")
+            click.echo(printable(f"  {moment['at']}  step {moment['step'] + 1}  {words}  {moment['message']}"))
 
 
 @canary.command(name="show", epilog=EPILOG)

@@ -6,6 +6,8 @@ from enum import IntEnum
 
 import click
 
+from exporters.printable import printable
+
 
 class Exit(IntEnum):
     """What a command exits with. Part of the interface: scripts depend on it."""
@@ -32,6 +34,6 @@ class CommandFailed(click.ClickException):
 
     def __init__(self, message: str, code: Exit = Exit.FAILED, *, status: int | None = None) -> None:
         """``status`` is the HTTP status behind it, where there was one."""
-        super().__init__(message)
+        super().__init__(printable(message))
         self.code = code
         self.status = status

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from exporters.grid import cells_of, columns_of, grid
+from exporters.printable import printable
 from observer.cli.exits import EPILOG, CommandFailed
 from observer.cli.groups import NameOrCommand
 from observer.cli.output import grouped, show
@@ -75,7 +76,7 @@ def kv_decode(file: Path, output: str, tokens: bool) -> None:
     try:
         with file.open("rb") as lines:
             for found in decode_rows(lines, tokens=tokens):
-                click.echo(orjson.dumps(found, default=str).decode() if output == "json" else _line(found))
+                click.echo(orjson.dumps(found, default=str).decode() if output == "json" else printable(_line(found)))
     except BadRecordingError as error:
         raise CommandFailed(f"{file}: {error}") from error
 
@@ -100,7 +101,9 @@ def streams_table(streams: list[dict[str, Any]], *, wide: bool, width: int | Non
     rows = []
     for stream in streams:
         counters = stream["counters"]
-        blocks = " ".join(f"{medium['medium']}:{medium['blocks']}" for medium in stream["media"]) or "0"
+        blocks = " ".join(f"{medium['medium']}:{medium['blocks']}" for medium in stream["media"])
+        # A stream that never said anything holds what nobody knows.
+        blocks = blocks or ("0" if stream.get("lastEvent") else "-")
         last = stream.get("lastEvent")
         cells = [
             stream["pod"],

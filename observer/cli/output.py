@@ -17,6 +17,7 @@ from rich.text import Text
 from ruamel.yaml import YAML
 
 from exporters.live import Screen, console, width
+from exporters.printable import printable
 from observer.cli.exits import CommandFailed, Exit
 
 
@@ -105,4 +106,4 @@ def grouped(parts: list[RenderableType]) -> Group:
 
 def tell(sentence: str) -> None:
     """A sentence for the person at the terminal, on standard error so that pipes stay clean."""
-    click.echo(sentence, err=True)
+    click.echo(printable(sentence), err=True)
