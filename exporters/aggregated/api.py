@@ -29,8 +29,10 @@ from exporters.aggregated.resources import (
     resource,
 )
 from exporters.encoding import encode
+from exporters.protocols import Looks
 from exporters.status import contract_document, explain_document
 from router_contract.documents import Unavailable
+from router_contract.platform_words import Look
 from router_contract.targets import DeploymentKey
 from router_contract.verdicts import DeploymentReport
 
@@ -70,7 +72,9 @@ class AggregatedContent:
         peers: Peers | None = None,
         elsewhere: Elsewhere | None = None,
         pods: int = 0,
+        looks: Looks | None = None,
     ) -> None:
+        self._looks = looks
         self._source = source
         self._now = now
         self._described = described
@@ -146,7 +150,8 @@ class AggregatedContent:
         value = None if owner is None else await said_by(self._peers, owner, asked.path, query)
         if value is None:
             report, whole = await self._report(found, key, forwarded=forwarded)
-            value = self._make(found, what.subresource, report, query)
+            looks = await self._looks.look(key) if self._looks is not None and what.subresource == "explain" else ()
+            value = self._make(found, what.subresource, report, query, looks)
             if (owner is not None or not whole) and "partial" in value:
                 value["partial"] = True
         if wanted.shape is As.TABLE:
@@ -169,14 +174,16 @@ class AggregatedContent:
             raise not_found(found.plural, key.name)
         return report, False
 
-    def _make(self, found: Resource, subresource: str, report: DeploymentReport, query: Query) -> Json:
+    def _make(
+        self, found: Resource, subresource: str, report: DeploymentReport, query: Query, looks: tuple[Look, ...]
+    ) -> Json:
         key = report.key
         if found.plural == METRICS or subresource == "metrics":
             return objects.metrics(report, self._described, self._pods)
         if not subresource:
             return objects.observed(report, self._described)
         part = found.subresource(subresource)
-        made = self._part(subresource, key, report, query)
+        made = self._part(subresource, report, query, looks)
         if isinstance(made, Unavailable):
             code = 404 if made.reason == "NotFound" else 503
             raise RefusalError(
@@ -184,9 +191,10 @@ class AggregatedContent:
             )
         return objects.foreign(made, part.kind if part is not None else "", report, self._described)
 
-    def _part(self, name: str, key: DeploymentKey, report: DeploymentReport, query: Query) -> Json | Unavailable:
+    def _part(self, name: str, report: DeploymentReport, query: Query, looks: tuple[Look, ...]) -> Json | Unavailable:
+        key = report.key
         if name == "explain":
-            return explain_document(report, key, history=query.get("history", "") in _TRUE)
+            return explain_document(report, key, history=query.get("history", "") in _TRUE, looks=looks)
         if name == "contract":
             return contract_document(report, key)
         if self._kv is None:

@@ -25,7 +25,7 @@ from exporters.aggregated.resources import GROUP, VERSION
 from exporters.aggregated.server import AggregatedServer
 from exporters.aggregated.tls import BadCertificateError, KeyPair, ServingTls
 from exporters.listening import Listen
-from exporters.protocols import ReportSource
+from exporters.protocols import Looks, ReportSource
 from observer.app.cluster import Cluster, namespace_of
 from observer.app.peers import HttpsPeers, Replicas
 from observer.app.reviews import KubeReviews
@@ -79,6 +79,7 @@ class AggregatedApi:
         peers: Peers | None = None,
         elsewhere: Elsewhere | None = None,
         pods: int = 0,
+        looks: Looks | None = None,
         settled: float = SETTLED,
         told: Callable[[str, int], None] | None = None,
         tls: ServingTls | None = None,
@@ -89,7 +90,7 @@ class AggregatedApi:
         self.access = Access(KubeReviews(client, settings.audiences), lambda: clock.now().mono)
         wall = lambda: clock.now().wall  # noqa: E731 - two consumers, one line
         content = AggregatedContent(
-            source, wall, version, described=described, kv=kv, peers=peers, elsewhere=elsewhere, pods=pods
+            source, wall, version, described=described, kv=kv, peers=peers, elsewhere=elsewhere, pods=pods, looks=looks
         )
         host, _, port = settings.listen.rpartition(":")
         listen = Listen(host=host.strip("[]"), port=int(port), in_flight=settings.in_flight, header_bytes=65_536)
@@ -223,6 +224,7 @@ async def beside(
             peers=peers,
             elsewhere=elsewhere,
             pods=settings.limits.pods_per_document,
+            looks=watcher.looking,
             told=watcher.tally.answered,
             tls=tls,
         )
