@@ -92,8 +92,7 @@ class Cluster:
         self._targets: dict[Key, ObjectReference] = {}
         self._shown: tuple[SourceFault, ...] = ()
         self._clashes: frozenset[str] = frozenset()
-        self._again = asyncio.Event()
-        self._turn = asyncio.Lock()
+        self._again, self._turn = asyncio.Event(), asyncio.Lock()
         self.observations = Observations(
             client, clock, told.watch.namespaces, on_change=self._stored_changed, chance=chance
         )

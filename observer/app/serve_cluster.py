@@ -134,7 +134,8 @@ async def _serve(
             out.print(line)
         out.print(f"watching the cluster at {credentials.server}; answering at {watcher.url}")
         await stop.wait()
-        watcher.drain()
+        watcher.source.gates.insert(0, lambda: (False, "shutting down"))
+        watcher.server.drain()
         if aggregated is not None:
             aggregated.drain()
         if replicas is not None:
@@ -203,7 +204,7 @@ async def _sharing(
         direct = Direct(clock, settings, fetcher, cluster.elsewhere, cluster.all_elsewhere)
         pods = settings.limits.pods_per_document
         async with HttpRelay(replicas, direct, listen_of(settings, listen), replicas.take_over, pods) as relay:
-            watcher.relay(relay)
+            watcher.server.relay = relay
             watcher.source.gates.append(replicas.ownership.standing)
             replicas.start(watcher.supervisor)
             yield direct

@@ -25,7 +25,7 @@ from exporters.openapi import OpenApi
 from exporters.own_costs import OwnCostApi, own_cost_families
 from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
-from exporters.server import Relay, Server
+from exporters.server import Server
 from exporters.top import TopApi
 from observer.app.budget import budget
 from observer.app.bundle import BundleApi, LastLines, World
@@ -88,10 +88,8 @@ class Watcher:
         recorder: Recorder | None = None,
         state: StateFile | None = None,
     ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._tape = Tape(recorder)
-        self._lines = LastLines()
+        self._settings, self._clock = settings, clock
+        self._tape, self._lines = Tape(recorder), LastLines()
         self._state = state
         self.tally = SelfMetrics(package_version(), platform.python_version())
         ProcessCollector(registry=self.tally.registry)
@@ -137,7 +135,7 @@ class Watcher:
         about = (*limit_families(self), *own_cost_families(self._own))
         self._families = (*FAMILIES, *kv_families(self.kv), *canary_families(self.canaries), *about)
         self._otlp = self._make_otlp()
-        self._server = Server(self._routes(), listen_of(settings, listen, self._budget), self.tally)
+        self.server = Server(self._routes(), listen_of(settings, listen, self._budget), self.tally)
         self._book = LimitBook(
             settings,
             self._budget,
@@ -146,7 +144,7 @@ class Watcher:
             viewers=self.page.events,
             fetcher=self._fetcher,
             pool=self._pool,
-            server=self._server,
+            server=self.server,
         )
         self._stack = AsyncExitStack()
         self._unsaved, self._told = "", asyncio.Event()
@@ -184,15 +182,15 @@ class Watcher:
     @property
     def url(self) -> str:
         """Where the listener is."""
-        return self._server.url
+        return self.server.url
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             stack.enter_context(self._lines)
             await stack.enter_async_context(self._fetcher)
             # The listener closes after the supervised children have ended, so that probes answer until the last moment.
-            await self._server.start()
-            stack.push_async_callback(self._server.stop)
+            await self.server.start()
+            stack.push_async_callback(self.server.stop)
             stack.callback(self.page.close)
             stack.callback(self._save_last)
             await stack.enter_async_context(self.kv.collector)
@@ -285,15 +283,6 @@ class Watcher:
 
     def _record(self, write: Callable[[Recorder], None]) -> None:
         self._tape.write(write)
-
-    def drain(self) -> None:
-        """Be unready from now on, and end connections after their next answer."""
-        self.source.gates.insert(0, lambda: (False, "shutting down"))
-        self._server.drain()
-
-    def relay(self, relay: Relay) -> None:
-        """Ask this first for what other replicas own."""
-        self._server.relay = relay
 
     @property
     def supervisor(self) -> Supervisor:
