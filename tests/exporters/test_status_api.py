@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+import io
 
+import aiohttp
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from exporters.api import Api
+from exporters.families import FAMILIES
+from exporters.prometheus import Renderer
+from exporters.self_metrics import SelfMetrics
+from exporters.server import Listen, Server
+from exporters.status_tables import explanation
+from router_contract.platform_words import Look, NoteFact
+from router_contract.status import Finding
 from tests.exporters.judged import EVERYTHING, judged
 from tests.exporters.reports import Pods, report
 from tests.exporters.sources import Reports
@@ -52,3 +65,48 @@ async def test_lists_say_phase_and_why_and_null_until_judged() -> None:
         async with serving(Reports(made)) as session, session.get("/api/v1/deployments") as response:
             (item,) = (await response.json())["items"]
         assert (item["phase"], item["answer"], item["roles"][0]["eligible"]) == (phase, answer, eligible)
+
+
+class Looked:
+    """Looks at one thing, and remembers for whom."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def look(self, key):
+        self.asked.append(key)
+        return (
+            Look(kind="Event", name="chat", reason="Grew", said="no room", advice="Act", whose="you", hint="add some"),
+        )
+
+
+async def test_what_is_looked_at_on_demand_notices_and_notes_are_part_of_an_explanation() -> None:
+    notice = Finding(
+        type="Planned", status="True", reason="InForce", advice="ClearsByItself", whose="c", hint="know it"
+    )
+    told = replace(EVERYTHING.explanation, notices=(notice,), notes=(NoteFact(topic="one replica", says="by class"),))
+    looks = Looked()
+    api = Api(
+        Reports(replace(EVERYTHING, explanation=told)), Renderer(FAMILIES, SelfMetrics("t", "3").registry), looks=looks
+    )
+    server = Server(api.routes(), Listen(port=0), SelfMetrics("t", "3"))
+    await server.start()
+    try:
+        async with aiohttp.ClientSession(server.url) as session:
+            assert (await session.get(f"{BASE}/status")).status == 200
+            assert looks.asked == [], "nobody looks for a status"
+            made = await (await session.get(f"{BASE}/explain")).json()
+            other = await session.get(BASE.replace("chat", "other") + "/explain")
+    finally:
+        await server.stop()
+    assert [str(key) for key in looks.asked] == ["prod/chat"]
+    assert other.status == 404
+    assert made["notices"][0]["hint"] == "know it"
+    assert made["notes"] == [{"topic": "one replica", "says": "by class"}]
+    assert made["looks"] == [{"kind": "Event", "name": "chat", "reason": "Grew", "said": "no room", "advice": "Act", "whose": "you", "hint": "add some"}]  # fmt: skip
+    console = Console(width=200, record=True, file=io.StringIO())
+    for part in explanation(made, width=200):
+        console.print(part)
+    shown = console.export_text()
+    for text in ("TRUE, WITH A NOTICE", "know it", "LOOKED AT", "no room", "act: add some", "ABOUT", "by class"):
+        assert text in shown
