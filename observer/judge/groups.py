@@ -72,23 +72,24 @@ def judge_groups(
         parallelism = read_parallelism(role, managed=inputs.facts.managed, ranks_seen=ranks_seen(inputs, role))
         meaning = readiness(role, inputs.facts)
         for replica in _replicas(role):
+            members = _members(replica)
+            if role.elastic and not members:
+                continue
+            leaving = tuple(member for member in replica.members if member.terminating and not member.ancillary)
             context = GroupContext(
                 inputs=inputs,
                 policy=policy,
                 now=now,
                 role=role,
                 replica=replica,
-                members=_members(replica),
-                terminating=tuple(member for member in replica.members if member.terminating and not member.ancillary),
-                record=None,
+                members=members,
+                terminating=leaving,
+                # exactly this generation: another set of members inherits nothing
+                record=records.get((role.name, replica.ordinal, _uids(members or leaving))),
                 readiness=meaning,
                 parallelism=parallelism,
             )
-            if role.elastic and not context.members:
-                continue
-            # exactly this generation: another set of members inherits nothing
-            record = records.get((role.name, replica.ordinal, generation(context)))
-            judged.append(_judge(msgspec.structs.replace(context, record=record), selection))
+            judged.append(_judge(context, selection))
     return tuple(judged)
 
 
@@ -105,7 +106,11 @@ def _members(replica: Replica) -> tuple[Member, ...]:
 
 def generation(context: GroupContext) -> str:
     """The sorted UIDs; of a replica whose members are all leaving, theirs, so that a reader sees what goes."""
-    return "/".join(sorted(member.uid for member in context.members or context.terminating))
+    return _uids(context.members or context.terminating)
+
+
+def _uids(members: Sequence[Member]) -> str:
+    return "/".join(sorted(member.uid for member in members)) if len(members) != 1 else members[0].uid
 
 
 def _judge(context: GroupContext, selection: Selection) -> JudgedGroup:
@@ -118,6 +123,7 @@ def _judge(context: GroupContext, selection: Selection) -> JudgedGroup:
     )
     record = _keep(context, state, reason, listed=listed_now, void=void)
     standings = tuple(_standing(context, member) for member in context.members or context.terminating)
+    serving = tuple(sorted(member.uid for member in context.serving))
     verdict = GroupVerdict(
         role=context.role.name,
         ordinal=context.replica.ordinal,
@@ -135,8 +141,8 @@ def _judge(context: GroupContext, selection: Selection) -> JudgedGroup:
         verdict=verdict,
         replica=context.replica,
         record=record,
-        standings=tuple(item for item in standings if item.uid in {member.uid for member in context.serving}),
-        serving=tuple(sorted(member.uid for member in context.serving)),
+        standings=tuple(item for item in standings if item.uid in serving),
+        serving=serving,
         observed=observed and not context.role.elastic,
         proof_wanted=state in {GroupState.ELIGIBLE, GroupState.AWAITING_OBSERVATION}
         and record.qualified_at is not None,

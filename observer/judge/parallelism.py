@@ -7,6 +7,7 @@ cannot be read gives no degree, no mode and no balance, and the reason names the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from observer.judge import parallelism_flags as flags
 from observer.judge.argv import INT32_MAX, Occurrence, Option, parse_integer, read_options
@@ -16,6 +17,7 @@ from router_contract.targets import Role
 ENGINES: dict[str, tuple[Option, ...]] = {"vllm": flags.VLLM, "sglang": flags.SGLANG}
 
 
+@lru_cache(maxsize=256)
 def engine_family(name: str) -> str:
     """``vllm`` or ``sglang`` for any spelling an operator uses, else the name in lower case."""
     lower = name.lower()
@@ -149,8 +151,13 @@ def _without_votes(found: Sequence[Occurrence], data: int, local: int | None) ->
 
 def disaggregated(role: Role) -> bool:
     """Whether the deployed command makes the engine a half of a pair or moves balancing outside it."""
-    arguments = (*role.command, *role.arguments)
-    if engine_family(role.engine) == "sglang":
+    return _disaggregates(role.engine, (*role.command, *role.arguments))
+
+
+@lru_cache(maxsize=1024)
+def _disaggregates(engine: str, arguments: tuple[str, ...]) -> bool:
+    """The same of an engine's command line; roles keep theirs while each of their groups asks at every pass."""
+    if engine_family(engine) == "sglang":
         found = read_options(arguments, (flags.DISAGGREGATION,))
         return bool(found) and (found[-1].value or "") in {"prefill", "decode"}
     found = read_options(arguments, flags.VLLM, underscores=True)

@@ -61,8 +61,10 @@ def age(at: Instant | None, now: Instant) -> float | None:
 
 def answers(evidence: MemberEvidence, now: Instant, policy: JudgePolicy) -> bool:
     """Whether the engine itself answered us (a good scrape or its health) at most two periods ago."""
-    ages = [item for item in (age(evidence.answered_at, now), age(evidence.health_at, now)) if item is not None]
-    return bool(ages) and min(ages) <= policy.answered_within
+    answered, healthy = evidence.answered_at, evidence.health_at
+    if answered is None or (healthy is not None and healthy.mono > answered.mono):
+        answered = healthy
+    return answered is not None and now.mono - answered.mono <= policy.answered_within
 
 
 def refused_since_answer(evidence: MemberEvidence) -> bool:
