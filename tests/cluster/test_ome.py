@@ -122,7 +122,9 @@ async def _our_analysis_of_the_run(world: Observed, name: str) -> None:
     """Ours of the same run stands beside OME's, made from the pinned plan; its facade is a Prometheus to OME."""
     path = f"/apis/observer.modeldeployment.io/v1alpha1/namespaces/ome/canaryanalyses/{name}"
     await world.until(lambda: world.cluster.call("GET", path)["spec"]["canary"]["revision"] == "new", "it is there")
-    await world.until(lambda: name in world.process.ask("/deployments/ome/chat")[1], "the deployment's page leads to it")
+    await world.until(
+        lambda: name in world.process.ask("/deployments/ome/chat")[1], "the deployment's page leads to it"
+    )
     status, body = world.process.ask("/prometheus/api/v1/query?query=up")
     assert json.loads(body)["status"] in {"success", "error"}, (status, body)
 
