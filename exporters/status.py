@@ -39,17 +39,9 @@ KIND = "ModelDeploymentObservation"
 NOT_JUDGED = "not judged yet"
 
 DEGREES = (
-    "tensorParallel",
-    "pipelineParallel",
-    "dataParallel",
-    "dataParallelLocal",
-    "prefillContextParallel",
-    "decodeContextParallel",
-    "expertParallel",
-    "attentionContextParallel",
-    "moeDpSize",
-    "dwdpSize",
-)
+    "tensorParallel", "pipelineParallel", "dataParallel", "dataParallelLocal", "prefillContextParallel",
+    "decodeContextParallel", "expertParallel", "attentionContextParallel", "moeDpSize", "dwdpSize",
+)  # fmt: skip
 """Every degree of a role's parallelism, in the order in which they are shown; one that is not declared is null."""
 
 Json = dict[str, Any]
