@@ -25,6 +25,8 @@ STATUS_PATH = "/api/v1/namespaces/{namespace}/canaries/{name}"
 LIST_PATH = "/api/v1/canaries"
 GATE_PATH = "/api/v1/canary/{namespace}/{name}/{component}"
 FACADE_PATH = "/prometheus/api/v1/query"
+MOST_NAMED = 10
+"""Analyses that the answer about one that does not exist names."""
 PATHS = (LIST_PATH, STATUS_PATH, GATE_PATH, FACADE_PATH)
 
 
@@ -68,7 +70,7 @@ class CanaryApi:
     async def _status(self, request: web.Request) -> web.Response:
         key = DeploymentKey(request.match_info["namespace"], request.match_info["name"])
         view = self._source.canary(key)
-        return _no_such(key) if view is None else _json(canary_document(view))
+        return self._no_such(key) if view is None else _json(canary_document(view))
 
     async def _gate(self, request: web.Request) -> web.Response:
         found = self._answer(request)
@@ -95,12 +97,18 @@ class CanaryApi:
         key = DeploymentKey(told["namespace"], told["name"])
         view = self._source.canary(key)
         if view is None or view.definition.component != told["component"]:
-            return _no_such(key, told["component"])
+            return self._no_such(key, told["component"])
         asked = _asked(request)
         if isinstance(asked, str):
             return failure(400, asked)
         found = gate_document(view, asked)
         return failure(503, f"canary {key} was not judged yet") if found is None else found
+
+    def _no_such(self, key: DeploymentKey, component: str = "") -> web.Response:
+        of = f" for the component {component[:63]!r}" if component else ""
+        known = [f"{each.key} ({each.definition.component})" for each in self._source.canaries()]
+        there = f"; there is {', '.join(known[:MOST_NAMED])}{' …' if len(known) > MOST_NAMED else ''}" if known else ""
+        return failure(404, f"there is no canary analysis {key}{of}{there}", name=key.name)
 
     async def _query(self, request: web.Request) -> web.Response:
         """One instant query, as Prometheus answers it."""
@@ -133,11 +141,6 @@ def _asked(request: web.Request) -> Asked | str:
         if not (math.isfinite(seconds) and seconds >= 0):
             return f"maxAge: found {age[:40]!r}, wanted seconds, as 90 or 90s"
     return Asked(revision=told.get("revision"), step=None if step is None else int(step), max_age=seconds)
-
-
-def _no_such(key: DeploymentKey, component: str = "") -> web.Response:
-    of = f" for the component {component[:63]!r}" if component else ""
-    return failure(404, f"there is no canary analysis {key}{of}", name=key.name)
 
 
 def _json(body: dict[str, Any], status: int = 200) -> web.Response:

@@ -24,6 +24,8 @@ from router_contract.verdicts import DeploymentReport
 
 Args = Mapping[str, str]
 MOST_MISSING = 200
+_BLIND = "NotObservable"
+"""The reason of a condition that nothing here can observe."""
 
 
 def key_of(args: Args) -> DeploymentKey:
@@ -46,11 +48,10 @@ class DeploymentPage:
         if report is None:
             gone = {"what": f"deployment {key}"}
             return Built(template="gone.html", title="Not observed", context=gone, status=404, live=False)
+        told = {"report": report, "findings": _findings(report), "blind": _blind(report)}
         groups: dict[str, list[Fragment]] = {
             "head": [self._part("head.html", "dep-head", report=report, row=row(report))],
-            "explanation": [
-                self._part("explanation.html", "dep-explanation", report=report, findings=_findings(report))
-            ],
+            "explanation": [self._part("explanation.html", "dep-explanation", **told)],
             "tree": tree(report, self._renderer),
             "conditions": [self._part("conditions.html", "dep-conditions", report=report, rows=_conditions(report))],
             "routers": [self._routers(report)],
@@ -121,9 +122,16 @@ def _findings(report: DeploymentReport) -> list[dict[str, Any]]:
     if told is None:
         return []
     named = [("main", each) for each in (told.main,) if each is not None]
-    named += [("also", each) for each in told.others] + [("not known", each) for each in told.unknown]
+    named += [("also", each) for each in told.others]
+    named += [("not known", each) for each in told.unknown if each.reason != _BLIND]
     named += [("notice", each) for each in told.notices]
     return [{"place": place, "finding": each, "seen_at": _seen(each, report.at.wall)} for place, each in named]
+
+
+def _blind(report: DeploymentReport) -> list[str]:
+    """What cannot be observed from here at all: named in one line, as the command line does; its reasons are below."""
+    told = report.explanation
+    return [] if told is None else [each.type for each in told.unknown if each.reason == _BLIND]
 
 
 def _seen(finding: Finding, now: float) -> float | None:

@@ -29,7 +29,7 @@ from router_contract.canary_inputs import (
     Sample,
 )
 from router_contract.canary_results import CanaryState, CanaryStatus, Outcome, SampleFate, Verdict
-from router_contract.canary_view import CanaryView
+from router_contract.canary_view import FINAL, CanaryView
 from router_contract.readings import Instant
 from router_contract.targets import Deployment, DeploymentKey
 from router_contract.verdicts import Condition
@@ -306,6 +306,7 @@ class Canaries:
     def _view(self, canary: _Canary) -> CanaryView:
         state, analysis, outcome = canary.state, canary.analysis, canary.outcome
         gated = state is not None and state.step < len(canary.definition.steps)
+        over = canary.status is not None and canary.status.decision in FINAL
         return CanaryView(
             definition=canary.definition,
             now=self._clock.now(),
@@ -314,7 +315,7 @@ class Canaries:
             sampled_at=None if state is None else state.evaluated_at,
             interval=None if analysis is None else analysis.interval,
             deadline=0.0 if analysis is None else analysis.deadline,
-            stalls_at=stalls_at(canary.definition, state) if gated and state is not None else None,
+            stalls_at=stalls_at(canary.definition, state) if gated and not over and state is not None else None,
             share=None if canary.gathering is None else self._native.share(canary.gathering, self._clock.now()),
             warnings=() if outcome is None else outcome.warnings,
             problems=(*canary.problems, *((canary.trouble,) if canary.trouble else ())),

@@ -192,7 +192,7 @@ def _why(main: Finding | None, groups: Sequence[JudgedGroup]) -> str:
         return f"Nothing is wrong that could be observed, and {eligible} of {len(groups)} groups are eligible."
     since = "" if main.age_seconds is None else f" for {main.age_seconds:.0f} s"
     evidence = "; ".join(f"{name} {value}" for name, value in main.evidence)
-    detail = "; ".join(text for text in (main.message, evidence) if text)
+    detail = "; ".join(text for text in (main.message.rstrip("."), evidence) if text)
     if kept and main.status == "Unknown":
         detail += f"; {kept} of {len(groups)} groups stay eligible, kept by their membership"
     verb = "is not known" if main.status == "Unknown" and " " not in main.type else f"is {main.reason}"

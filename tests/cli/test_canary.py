@@ -31,3 +31,10 @@ def test_what_is_stale_is_unknown() -> None:
 
 def test_before_the_first_look() -> None:
     assert "nothing was judged yet" in shown(Source(view(judged=False)))
+
+
+def test_a_name_that_is_not_there_is_answered_with_those_that_are() -> None:
+    with served(None, *CanaryApi(Source(view())).routes()) as url:
+        found = CliRunner().invoke(canary, ["chat", "-n", "demo", "--server", url])
+    assert found.exit_code == 1
+    assert "there is no canary analysis demo/chat; there is demo/chat-2 (engine)" in " ".join(found.output.split())

@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
 import pytest
+from aiohttp import web
 
+from exporters.canary import CanaryApi
 from exporters.canary_document import Asked, canary_document, gate_document
 from exporters.canary_facade import FacadeError, answer
 from exporters.canary_families import canary_families
+from observer.judge.canary.condition import worst
 from router_contract.canary_results import Decision, Reason, Verdict
-from tests.exporters.canaries import NOW, Source, status, view, with_value
+from router_contract.canary_view import CanaryView
+from router_contract.verdicts import Status
+from tests.exporters.canaries import DEFINITION, NOW, Source, status, view, with_value
 
 ROLLBACK = status(Verdict.FAILED, Decision.ROLLBACK, Reason.THRESHOLD_BREACHED)
 NONE = status(None, Decision.HOLD, Reason.AWAITING_SAMPLE, step=1, results=())
@@ -39,6 +45,40 @@ def test_the_gate(made: Any, asked: Asked, verdict: str, decision: str, reason: 
     found = gate_document(made, asked)
     assert found is not None
     assert (found["verdict"], found["decision"], found["reason"]) == (verdict, decision, reason)
+
+
+PASSES, ADVANCES = status(), status(decision=Decision.ADVANCE)
+UNSURE = status(Verdict.INCONCLUSIVE, Decision.ADVANCE)
+FAILS = status(Verdict.FAILED, Decision.HOLD)
+PARKED = status(Verdict.FAILED, Decision.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("made", "confirm", "rollback"),
+    [
+        pytest.param(view(ADVANCES), 200, 409, id="a-pass-that-advances"),
+        pytest.param(view(PASSES), 409, 409, id="a-pass-that-is-held-by-its-bake"),
+        pytest.param(view(UNSURE), 409, 409, id="inconclusive-whatever-is-decided"),
+        pytest.param(view(ADVANCES, age=91), 409, 409, id="a-pass-that-is-too-old"),
+        pytest.param(view(ADVANCES, look_age=31), 409, 409, id="nobody-looked"),
+        pytest.param(view(FAILS), 409, 409, id="one-failed-check-within-the-limit"),
+        pytest.param(view(ROLLBACK), 409, 200, id="rollback"),
+        pytest.param(view(ROLLBACK, look_age=31), 409, 409, id="old-rollback"),
+        pytest.param(view(PARKED), 409, 409, id="parked"),
+        pytest.param(view(judged=False), 503, 503, id="not-judged-yet"),
+    ],
+)
+async def test_flaggers_hooks_go_on_or_back_only_when_it_is_decided(
+    aiohttp_client: Any, made: Any, confirm: int, rollback: int
+) -> None:
+    app = web.Application()
+    app.add_routes(CanaryApi(Source(made)).routes())
+    client = await aiohttp_client(app)
+    found = [
+        (await client.post(f"/api/v1/canary/demo/chat-2/engine/flagger/{hook}")).status
+        for hook in ("confirm", "rollback")
+    ]
+    assert found == [confirm, rollback]
 
 
 def test_before_the_first_look_the_gate_has_no_answer() -> None:
@@ -132,3 +172,31 @@ def test_the_phase_is_one_word_or_nothing(made: Any, phase: str | None) -> None:
     family = next(each for each in canary_families(Source(made)) if each.name.endswith("_phase"))
     found = [labels[-1] for labels, _ in family.rows(None)]  # type: ignore[arg-type]  # these rows need no snapshot
     assert found == ([] if phase is None else [phase])
+
+
+ADVANCED = status(Verdict.PASSED, Decision.ADVANCE, Reason.STEP_PASSED)
+EDITED = msgspec.structs.replace(DEFINITION, canary="3")
+OLD = {
+    "nobody looked for long": view(ADVANCED, look_age=31),
+    "no sample for long": view(ADVANCED, age=91),
+    "the canary is another revision now": msgspec.structs.replace(view(ADVANCED), definition=EDITED),
+    "not judged": view(judged=False),
+}
+
+
+@pytest.mark.parametrize("made", OLD.values(), ids=OLD)
+def test_what_is_old_advances_nothing_by_any_way(made: CanaryView) -> None:
+    fresh = view(ADVANCED)
+    query = 'modeldeployment_canary_decision{decision="Advance"}'
+    assert [len(answer(each, [fresh], NOW.wall)) for each in (query, "modeldeployment_canary_verdict")] == [1, 1]
+    assert [answer(each, [made], NOW.wall) for each in (query, "modeldeployment_canary_verdict")] == [[], []]
+    told = gate_document(made, Asked())
+    assert told is None or (told["verdict"], told["decision"]) == ("Inconclusive", "Hold")
+    (shown,) = worst([made])
+    assert shown.status is Status.UNKNOWN
+
+
+def test_what_nobody_looks_at_any_more_is_no_number() -> None:
+    made = view(look_age=31)
+    for name in ("step", "failed_checks", "failure_limit", "traffic_weight", "request_share", "phase"):
+        assert answer(f"modeldeployment_canary_{name}", [made], NOW.wall) == []

@@ -165,6 +165,14 @@ async def test_the_deployment_page_says_why_in_one_sentence_and_shows_both_voice
     assert "disagrees" in row
 
 
+async def test_what_cannot_be_observed_at_all_is_named_in_one_line_and_not_as_an_open_question() -> None:
+    async with serving(PageWorld(EVERYTHING)) as session, session.get(CHAT, headers=HTML) as answer:
+        html = await answer.text()
+    assert "Cannot be observed from here: WeightsReady." in html
+    assert "EngineProgressing: NotObserved" in html
+    assert "WeightsReady: NotObservable" not in html
+
+
 @pytest.mark.parametrize(
     ("path", "part"),
     {

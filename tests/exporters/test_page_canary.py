@@ -43,6 +43,24 @@ async def test_both_sides_the_decision_and_what_holds_the_step_are_in_words() ->
     assert "/api/v1/canary/demo/chat-2/engine" in html
 
 
+@pytest.mark.parametrize(
+    ("share", "weight", "shown"),
+    [
+        pytest.param(0.2, 30, r"<span>20%</span> measured, 30 % programmed", id="both"),
+        pytest.param(0.2, None, r"<span>20%</span> measured</dd>", id="measured"),
+        pytest.param(None, None, r"unknown: no requests of both sides were counted in this step", id="neither"),
+    ],
+)
+async def test_the_share_of_the_requests_stands_beside_the_programmed_weight(
+    share: float | None, weight: int | None, shown: str
+) -> None:
+    world = PageWorld()
+    made = as_of(world.clock.now(), view(replace(status(), observed_weight=weight), age=0.0))
+    world.canaries.views = (replace(made, share=share),)
+    async with serving(world) as session, session.get(PAGE, headers=HTML) as answer:
+        assert re.search(shown, await answer.text())
+
+
 def test_what_convicts_is_the_share_of_the_steps_budget() -> None:
     assert conviction(view(), "errors") == pytest.approx(math.log(20))
     assert conviction(view(), "another") is None

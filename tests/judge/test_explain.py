@@ -147,6 +147,17 @@ def test_a_reason_we_do_not_know_is_shown_as_written():
     assert "as it was written" in found.sentences[2]
 
 
+def test_a_message_that_is_a_sentence_ends_once():
+    said = Condition(
+        type="CanaryAnalysis",
+        status=Status.FALSE,
+        reason="ThresholdBreached",
+        message="It was rejected.",
+        evidence=(("canary", "2"),),
+    )
+    assert run(inputs(extra=(said,))).explanation.sentences[1].endswith(": It was rejected; canary 2.")
+
+
 def test_a_mirrored_answer_says_whose_it_is():
     said = OperatorCondition(type="ReplicasUpToDate", status="False", reason="RolloutHeldByCache", message="held")
     operator = OperatorStatus(read_at=NOW.wall, observed_generation=7, conditions=(said,))

@@ -114,6 +114,7 @@ async def test_errors_of_the_canary_roll_it_back_and_every_gate_says_so(tmp_path
         status = view(asked).status
         assert status is not None
         assert (status.reason, status.verdict) == (Reason.THRESHOLD_BREACHED, Verdict.FAILED)
+        assert view(asked).stalls_at is None, "what is rejected stalls no more"
         result = status.metric_results[0]
         assert result.measured_by == "router"
         assert result.estimate is not None
