@@ -17,7 +17,9 @@ Unset = msgspec.UnsetType
 
 
 class SourceFault(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One kind of object that could not be read: ``why`` is NotInstalled, Forbidden or Failing; ``since`` wall."""
+    """One kind of object that could not be read: ``why`` is NotInstalled, Forbidden, Failing or
+    Elsewhere (in another cluster); ``since`` wall.
+    """
 
     kind: str
     why: str

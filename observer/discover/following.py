@@ -278,7 +278,7 @@ class _SourceTold:
 
 
 def pod_selector(platform: Platform) -> str:
-    """What the server can be asked for: the constant labels that all of the platform's Pods have."""
+    """What the server can be asked for: the labels that all of the platform's Pods have, with constant or any values."""
     rules: list[PodRule] = [platform.document.pods]
     if platform.document.router is not None:
         rules.append(platform.document.router.pods)
@@ -286,11 +286,12 @@ def pod_selector(platform: Platform) -> str:
     for rule in rules[1:]:
         common &= set(_constant(rule))
     grouped = platform.document.target.group_by if len(rules) == 1 else ()
-    return _joined(*(f"{key}={value}" for key, value in sorted(common)), *grouped)
+    return _joined(*(key if value == "*" else f"{key}={value}" for key, value in sorted(common)), *grouped)
 
 
 def _constant(rule: PodRule) -> Iterator[tuple[str, str]]:
-    return ((key, value) for key, value in rule.labels if not any(mark in value for mark in "{|*!"))
+    known = ((key, value) for key, value in rule.labels if "{" not in key)
+    return ((key, value) for key, value in known if value == "*" or not any(mark in value for mark in "{|*!"))
 
 
 def _joined(*selectors: str) -> str:

@@ -131,3 +131,5 @@ def test_the_server_is_asked_for_what_all_pods_share():
     gpustack = next(each for each in built_in() if each.name == "gpustack")
     assert pod_selector(gpustack) == "app.kubernetes.io/name=model-deployment"
     assert pod_selector(read_platform(HEAD)) == ""
+    deckhouse = next(each for each in built_in() if each.name == "deckhouse")
+    assert pod_selector(deckhouse) == "ai-inference.deckhouse.io/managed"

@@ -8,8 +8,11 @@ import msgspec
 import pytest
 
 from observer.discover.platforms.dump import explain, read_dump
+from observer.judge.judgement import judge
+from router_contract.judging import DeploymentInputs, JudgePolicy, Stored
 from router_contract.platform_facts import OperatorStatus, SourceFault
 from router_contract.platform_words import CountsFact, UrlFact
+from router_contract.readings import Instant
 from tests.discover.platforms.modelplane_shapes import (
     between,
     endpoint,
@@ -205,3 +208,53 @@ def test_the_dump_is_found():
     assert not found_["ml/far"].discovered.deployment.complete
     assert found_["ml/parked"].discovered.deployment.complete
     msgspec.json.encode(qwen)
+
+
+# Reasons of its conditions: the status they come with, whether waiting helps, whose it is.
+REASONS = {
+    "NoReplicasDesired": ("True", "Over", "deployment owner"),
+    "InsufficientCapacity": ("False", "WaitThenAct", "cluster"),
+    "NoClusters": ("False", "Act", "administrator"),
+    "InvalidNodeSelector": ("False", "Act", "deployment owner"),
+    "Scheduling": ("False", "ClearsByItself", "operator"),
+    "NoReplicasScheduled": ("False", "ClearsByItself", "cluster"),
+    "ModelStarting": ("False", "ClearsByItself", "engine"),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_every_reason_has_an_answer(reason):
+    status, course, whose = REASONS[reason]
+    kind = "ReplicasReady" if reason in {"NoReplicasScheduled", "ModelStarting"} else "ReplicasScheduled"
+    said = [{"type": kind, "status": status, "reason": reason, "message": "words of Modelplane"}]
+    replicas = 0 if reason == "NoReplicasDesired" else 1
+    made = found(target(replicas=replicas, status={"conditions": said})).discovered
+    told = judge(
+        DeploymentInputs(deployment=made.deployment, facts=made.facts), Stored(), Instant(1000.0, NOW), JudgePolicy()
+    ).explanation
+    (item,) = told.notices if status == "True" else (told.main,)
+    assert item is not None
+    assert (item.type, item.reason, item.advice, item.whose) == (kind, reason, course, whose)
+    assert "words of Modelplane" in item.message
+    assert item.hint
+
+
+def test_the_list_of_reasons_is_that_of_the_document():
+    assert {row.reason for row in modelplane().document.reasons} == set(REASONS)
+
+
+MODELS = {
+    "no name": (["--model=Qwen/Qwen3-8B"], "Qwen/Qwen3-8B"),
+    "a name of its own": (["--model=Qwen/Qwen3-8B", "--served-model-name=qwen"], "qwen"),
+    "the injected name is not on the command line": (
+        ["--model=Qwen/Qwen3-8B", "--served-model-name=$(MODELPLANE_SERVED_MODEL_NAME)"],
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "model"), MODELS.values(), ids=MODELS)
+def test_the_model_is_known_where_the_command_line_says_it(arguments, model):
+    one = standalone("a")
+    one["spec"]["containers"][0]["args"] = arguments
+    assert found(target(), between(), one).discovered.deployment.model == model
