@@ -48,7 +48,7 @@ def _verdict(view: CanaryView) -> Numbers:
 
 
 def _decision(view: CanaryView) -> Numbers:
-    if view.status is not None and view.status.decision is not None:
+    if view.status is not None and view.status.decision is not None and not view.stale:
         yield (*_labels(view), str(view.status.decision), str(view.status.reason)), 1.0
 
 
@@ -112,13 +112,13 @@ def _share(view: CanaryView) -> Numbers:
 
 def _weight(view: CanaryView) -> Numbers:
     """A share, as the measured one; no series where nobody says."""
-    if view.status is not None and view.status.observed_weight is not None:
+    if view.status is not None and view.status.observed_weight is not None and not view.look_stale:
         yield _labels(view), view.status.observed_weight / 100
 
 
 def _of_status(number: Callable[[CanaryStatus], float | None]) -> Callable[[CanaryView], Numbers]:
     def numbers(view: CanaryView) -> Numbers:
-        found = number(view.status) if view.status is not None else None
+        found = number(view.status) if view.status is not None and not view.look_stale else None
         if found is not None:
             yield _labels(view), float(found)
 
@@ -139,7 +139,7 @@ def _family(
 
 _ALL: Final = (
     _family("verdict", "1 when the last sample passed, 0 when it failed; absent while inconclusive or stale.", _verdict),
-    _family("decision", "1 at what the rollout should do, with the reason.", _decision, (*LABELS, "decision", "reason")),
+    _family("decision", "1 at what the rollout should do, with the reason; absent while stale.", _decision, (*LABELS, "decision", "reason")),
     _family("step", "The step that is judged, from 0.", _of_status(lambda status: status.current_step)),
     _family("failed_checks", "Failed samples of this step.", _of_status(lambda status: status.failed_checks)),
     _family("failure_limit", "Failed samples that end this step.", _of_status(lambda status: status.failure_limit)),

@@ -63,9 +63,10 @@ class CanaryView(msgspec.Struct, frozen=True, kw_only=True):
     def stale(self) -> bool:
         """Whether what it says may no longer hold.
 
-        Nobody looked for long, or samples are due and the last one is older than two intervals and a deadline.
+        Nobody looked for long, or since the canary became another revision; or samples are due and the last one is
+        older than two intervals and a deadline.
         """
-        if self.status is None or self.look_stale:
+        if self.status is None or self.look_stale or self.status.canary_revision != self.definition.canary:
             return True
         if self.status.decision in FINAL or self.interval is None or self.sample_age is None:
             return False

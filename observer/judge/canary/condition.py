@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from router_contract.canary_results import Decision, Verdict
-from router_contract.canary_view import CanaryView
+from router_contract.canary_view import FINAL, CanaryView
 from router_contract.verdicts import Condition, Status
 
 TYPE: Final = "CanaryAnalysis"
@@ -28,16 +28,18 @@ def condition(view: CanaryView) -> Condition:
             reason="AwaitingSample",
             message=f"{view.key.name}: nothing was judged yet",
         )
-    told = Status.UNKNOWN
-    if status.decision in {Decision.ROLLBACK, Decision.FAILED}:
+    told, reason, message = Status.UNKNOWN, str(status.reason), status.message
+    if status.decision in FINAL and status.canary_revision == view.definition.canary:
         told = Status.FALSE
+    elif view.stale:
+        reason, message = "Stale", f"what was judged last is too old to say anything of now: {message}"
     elif status.decision is Decision.ADVANCE or view.verdict is Verdict.PASSED:
         told = Status.TRUE
     evidence = (("analysis", view.key.name), ("canary", status.canary_revision), ("decision", str(status.decision)))
     return Condition(
         type=TYPE,
         status=told,
-        reason=str(status.reason),
-        message=f"{view.key.name}: {status.message}",
+        reason=reason,
+        message=f"{view.key.name}: {message}",
         evidence=evidence,
     )
