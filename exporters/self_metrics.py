@@ -79,6 +79,12 @@ class SelfMetrics:
             ("kind", "result"),
             registry=registry,
         )
+        self._owner = Gauge(
+            "observer_shard_owner",
+            "Whether this replica owns its shard (1) or stands by (0); absent where there is only one replica.",
+            ("shard",),
+            registry=registry,
+        )
         self._events = Counter(
             "observer_events_total",
             "Events told to Kubernetes by result: ok, counted (added to an earlier one), limited, error.",
@@ -143,6 +149,10 @@ class SelfMetrics:
     def status_written(self, kind: str, result: str, count: int = 1) -> None:
         """Writes of a kind's status had this result (`STATUS_RESULTS`); a count of 0 shows that none did so far."""
         self._writes.labels(kind, result).inc(count)
+
+    def owns(self, shard: int, *, held: bool) -> None:
+        """This replica owns its shard, or stands by."""
+        self._owner.labels(str(shard)).set(held)
 
     def event_told(self, result: str, count: int = 1) -> None:
         """An Event had this result (`EVENT_RESULTS`)."""

@@ -131,7 +131,10 @@ class HttpRelay:
         url = self._division.plain_urls().get(name)
         if url is None or self._session is None:
             return None
-        headers = {each: request.headers[each] for each in _SENT if each in request.headers} | {FORWARDED: "1"}
+        headers = {each: request.headers[each] for each in _SENT if each in request.headers} | {
+            FORWARDED: "1",
+            "Accept-Encoding": "identity",
+        }
         if self._listen.token is not None:
             headers["Authorization"] = f"Bearer {self._listen.token}"
         seconds = self._seconds + (FRESH_SECONDS if "fresh" in request.query else 0.0)

@@ -206,6 +206,12 @@ async def _sharing(
         async with HttpRelay(replicas, direct, listen_of(settings, listen), replicas.take_over, pods) as relay:
             watcher.server.relay = relay
             watcher.source.gates.append(replicas.ownership.standing)
+
+            def told() -> None:
+                watcher.tally.owns(replicas.membership.me.shard, held=replicas.owns_shard())
+
+            replicas.ownership.subscribe(told)
+            told()
             replicas.start(watcher.supervisor)
             yield direct
 

@@ -131,6 +131,8 @@ async def test_drained_killed_and_standing_still(tmp_path: Path) -> None:
 def only_the_owner_exports(told: World) -> None:
     owner, standby = told.owner(), told.standby()
     assert (owner.exports(), standby.exports()) == (True, False)
+    for replica, value in ((owner, "1.0"), (standby, "0.0")):
+        assert f'observer_shard_owner{{shard="0"}} {value}' in replica.plain("/metrics")[1]
     # What the standby is asked is answered by the owner, on both listeners.
     plain = f"/api/v1/namespaces/{NAMESPACE}/modeldeployments/{told.operated.name}"
     status, text = standby.plain(f"{plain}/status")

@@ -23,7 +23,7 @@ from tests.cluster.aggregated import GROUP
 from tests.cluster.control_plane import ControlPlane
 
 HOME, SERVICE, TOKEN = "observer", "observer-api", "a-token-of-the-test"
-DURATION, PERIOD, GRACE = 4.0, 1.0, 2.0
+DURATION, PERIOD, GRACE = 6.0, 1.0, 2.0
 """Of the Lease, of the scrapes, and how long one that ends passes questions on."""
 VALUES: dict[str, Any] = {
     "apiService": {"enabled": True},
@@ -35,7 +35,7 @@ VALUES: dict[str, Any] = {
         "security": {"allowCIDRs": ["127.0.0.0/8"]},
         "aggregated": {"reread": "0.5s", "drainGrace": f"{GRACE:g}s"},
         "kubernetes": {
-            "lease": {"duration": f"{DURATION:g}s", "deadline": "3s", "retry": "0.5s"},
+            "lease": {"duration": f"{DURATION:g}s", "deadline": "5s", "retry": "0.5s"},
             "status": {
                 "interval": "0.5s", "dwellToTrue": "0s", "dwellFromTrue": "0s", "startSpread": "0s", "orphanAfter": "1s",
             },

@@ -18,7 +18,8 @@ PREPARE = "ip link set lo up && ip addr add 10.200.0.11/32 dev lo && ip addr add
 @pytest.mark.timeout(240)
 def test_one_replica_is_drained_another_killed_and_a_third_stands_still(request: pytest.FixtureRequest) -> None:
     inside = [sys.executable, "-m", "pytest", "-s", "-q", "-p", "no:cacheprovider", "--no-cov", str(INSIDE)]
-    command = ["unshare", "--net", "sh", "-c", f'{PREPARE} && exec "$@"', "sh", *inside]
+    root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    command = ["unshare", *root, "--net", "sh", "-c", f'{PREPARE} && exec "$@"', "sh", *inside]
     done = subprocess.run(
         command,
         cwd=request.config.rootpath,
