@@ -167,6 +167,9 @@ SETS = {
             "watch /configmaps kube-system/extension-apiserver-authentication",
             "patch apiregistration.k8s.io/apiservices -/v1.metrics.modeldeployment.io",
             "list ome.io/inferenceservices -", "create observer.modeldeployment.io/canaryanalyses team-a",
+            # A replica asks the owner over the aggregated API.
+            "get metrics.modeldeployment.io/modeldeploymentmetrics team-a", "list metrics.modeldeployment.io/modeldeploymentmetrics -",
+            "get metrics.modeldeployment.io/modeldeployments/explain team-a",
         ],
         [
             "get /secrets team-b/other", "get /secrets observer/observer-token", "list /secrets team-a",
