@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Modules are compiled when they are first imported, into a cache of their own: installing is quick, the tree stays clean.
 export PYTHONPYCACHEPREFIX ?= $(CURDIR)/$(VENV)/pycache
 
-.PHONY: help demo test lint types layers unit lock clean bench wheel prove-main prove-kv prove-eligibility prove-canary prove-kubernetes prove-panels prove-seen docs cluster-tools chart-files
+.PHONY: prove-platforms help demo test lint types layers unit lock clean bench wheel prove-main prove-kv prove-eligibility prove-canary prove-kubernetes prove-panels prove-seen docs cluster-tools chart-files
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -49,8 +49,8 @@ unit: $(VENV)/dev.stamp
 wheel: $(VENV)/dev.stamp ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation
 
-bench: $(VENV)/dev.stamp ## the benchmarks, as ratios against peers
-	$(BIN)/python benchmarks/exposition.py
+bench: $(VENV)/dev.stamp ## all benchmarks, as ratios against peers, and artifacts/benchmarks.html (ARGS=--quick: a short run)
+	$(BIN)/python -m benchmarks.run $(ARGS)
 
 lock: ## write the locked, hashed requirements again
 	$(PYTHON) -m venv $(VENV)-lock && $(VENV)-lock/bin/python -m pip install --quiet uv
@@ -76,6 +76,9 @@ prove-kubernetes: $(VENV)/dev.stamp ## every proof about a cluster, on a real ku
 
 prove-eligibility: $(VENV)/dev.stamp ## every proof about eligibility
 	$(BIN)/python scripts/prove_eligibility.py
+
+prove-platforms: $(VENV)/dev.stamp ## every proof about the platforms
+	$(BIN)/python scripts/prove_platforms.py
 
 prove-canary: $(VENV)/dev.stamp ## every proof about canary analysis and its gate
 	$(BIN)/python scripts/prove_canary.py
@@ -106,3 +109,6 @@ prove-hardening: $(VENV)/dev.stamp ## every proof about hostile input, faults, l
 
 soak: $(VENV)/dev.stamp ## an hour of faults with a ledger that knows the truth
 	$(BIN)/python scripts/soak.py --seconds 3600
+
+prove-speed: $(VENV)/dev.stamp ## every proof about speed and scale (ARGS=--quick: without the ten minutes at 10,000 targets)
+	$(BIN)/python scripts/prove_speed.py $(ARGS)

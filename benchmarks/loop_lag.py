@@ -75,7 +75,9 @@ def run(targets: int, rate: float, seconds: float, period: float) -> list[dict[s
             samples.append(line_of(child))
             lag = samples[-1]["interval"]["lag"]
             said = f"{samples[-1]['seconds']:.0f} of {seconds:.0f} s: lag p99 {lag['p99']:.1f} ms"
-            print(f"{said}, {samples[-1]['messages']} messages", file=sys.stderr, flush=True)
+            last = samples[-1]
+            waits = f"{last['queued'] / 1e6:.1f} MB waiting, {last['pauses']} pauses, {last['gaps']} gaps"
+            print(f"{said}, {last['messages']} messages, {waits}, load {last['load']:.1f}", file=sys.stderr, flush=True)
         return samples
 
 

@@ -200,6 +200,8 @@ async def run(files: list[Path], every: float, listen: str) -> None:
                 "failures": costs.failures,
                 "overruns": sum(watcher.overruns().values()),
                 "messages": watcher.kv.kv_receiver().received_messages,
+                "queued": watcher.kv.kv_receiver().queued_bytes,
+                "pauses": watcher.kv.kv_receiver().pauses,
                 "gaps": sum(stream.counters.gaps for stream in watcher.kv.kv_streams()),
                 **costs.told(),
             }
