@@ -115,6 +115,9 @@ def member_ready(context: GroupContext, member: Member) -> LegState:
     kept = context.kept(member)
     if context.inputs.facts.ready_by_reading:
         return _by_reading(context, evidence, kept=kept)
+    if member.rank is not None and member.ready is Ready.TRUE:
+        # the Pod's probe asks one of its ranks at most: each answers for itself
+        return _ungated(context, member, evidence, kept=kept)
     if context.readiness.meaning is ReadinessMeaning.ENGINE_ANSWERED:
         if member.ready is Ready.TRUE:
             return LegState.VERIFIED
