@@ -72,6 +72,7 @@ def _component(item: ComponentRecord) -> Json:
         "operations": [_operation(row) for row in item.instances if row.operation is not None],
         "failures": [_failure(row) for row in item.instances if row.last_failure is not None],
         **_said(
+            instancesLeftOut=item.more or None,
             rolloutHold=None if item.hold is None else _hold(item.hold),
             retryBlocks=[_retry(each) for each in item.retries],
             conditions=_conditions(item.conditions),
@@ -177,7 +178,7 @@ def _canary(found: CanaryRunRecord) -> Json:
 
 def _placement(found: PlacementRecord) -> Json:
     totals = {
-        "homes": len(found.homes),
+        "homes": len(found.homes) + found.more,
         "homesKnown": found.known,
         "admitted": found.admitted,
         "ready": found.ready,

@@ -151,7 +151,7 @@ class CanaryRunRecord(msgspec.Struct, frozen=True, kw_only=True):
 class ComponentRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One component. ``mode`` is how it is deployed, empty when nothing says; ``contract`` whether it rolls out by record.
 
-    ``instances`` are those with an operation or a failure, the first of them; ``phases`` counts all of them.
+    ``instances`` are those with an operation or a failure, ``more`` how many of them are left out; ``phases`` counts all.
     ``fault`` says why rows could not be read: then nothing is known of operations.
     """
 
@@ -164,6 +164,7 @@ class ComponentRecord(msgspec.Struct, frozen=True, kw_only=True):
     fault: str = ""
     phases: tuple[tuple[str, int], ...] = ()
     instances: tuple[InstanceRow, ...] = ()
+    more: int = 0
     hold: HoldRecord | None = None
     retries: tuple[RetryRecord, ...] = ()
     conditions: tuple[OperatorCondition, ...] = ()
@@ -193,12 +194,13 @@ class HomeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlacementRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a deployment of several clusters lies."""
+    """Where a deployment of several clusters lies. With ``more`` homes that are left out no total is known."""
 
     phase: str = ""
     cluster: str = ""
     endpoint: str = ""
     homes: tuple[HomeRecord, ...] = ()
+    more: int = 0
 
     @property
     def known(self) -> int:
@@ -208,12 +210,12 @@ class PlacementRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def admitted(self) -> int | None:
         """Admitted replicas of all homes, retained counts included; ``None`` where a home has no evidence."""
-        return _sum(home.admitted for home in self.homes)
+        return None if self.more else _sum(home.admitted for home in self.homes)
 
     @property
     def ready(self) -> int | None:
         """Ready replicas, likewise."""
-        return _sum(home.ready for home in self.homes)
+        return None if self.more else _sum(home.ready for home in self.homes)
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

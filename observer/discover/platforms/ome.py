@@ -122,6 +122,7 @@ def _component(service: Json, name: str, instances: Instances, *, unread: bool) 
         fault="; ".join(instances.faults),
         phases=instances.phases,
         instances=tuple(told[:MAX_TOLD]),
+        more=max(0, len(told) - MAX_TOLD),
         hold=next((each for each in held if each is not None), None),
         retries=tuple(each for one in own for each in retries(one)),
         conditions=tuple(conditions),

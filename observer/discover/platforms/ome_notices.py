@@ -47,7 +47,10 @@ def notices(
         *(notice for home in (placed.homes if placed is not None else ()) for notice in _of_home(home)),
         *_of_model(service),
     ]
-    return tuple(sorted(found, key=lambda each: _ORDER.get(each.status, 2))[:MAX_NOTICES])
+    left = sum(component.more for component in components) + (placed.more if placed is not None else 0)
+    left += max(0, len(found) - MAX_NOTICES)
+    told = sorted(found, key=lambda each: _ORDER.get(each.status, 2))[:MAX_NOTICES]
+    return (*told, *_left_out(left))
 
 
 def _of_component(component: ComponentRecord) -> Iterator[NoticeFact]:
@@ -134,6 +137,12 @@ def _of_canary(name: str, run: CanaryRunRecord) -> Iterator[NoticeFact]:
     elif run.held_by is CanaryHold.PROMOTION:
         about = f"{at} pauses without a time: it waits for a promotion of {run.canary}"
         yield NoticeFact(type=kind, status=_UNKNOWN, reason="AwaitingPromotion", message=about, since=run.step_entered)
+
+
+def _left_out(count: int) -> Iterator[NoticeFact]:
+    if count:
+        about = f"{count} more records are left out here; the objects themselves have them"
+        yield NoticeFact(type="Records", status=_UNKNOWN, reason="TooMany", message=about)
 
 
 def _absent(component: str, name: str) -> NoticeFact:

@@ -179,11 +179,13 @@ def placement(service: Json) -> PlacementRecord | None:
     found = loose.part(loose.part(service, "status"), "placement")
     if not found:
         return None
+    listed = loose.parts(found, "candidates")
     return PlacementRecord(
         phase=loose.word(found, "phase"),
         cluster=loose.word(found, "cluster"),
         endpoint=loose.word(found, "endpoint"),
-        homes=tuple(_home(each) for each in loose.parts(found, "candidates")[:MAX_HOMES]),
+        homes=tuple(_home(each) for each in listed[:MAX_HOMES]),
+        more=max(0, len(listed) - MAX_HOMES),
     )
 
 

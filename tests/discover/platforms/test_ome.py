@@ -458,3 +458,15 @@ def test_a_dump_is_explained() -> None:
     }  # fmt: skip
     assert found["everywhere"].discovered.deployment.complete is False
     assert [each.reason for each in told(found["plain"])] == ["NoRolloutContract"]
+
+
+def test_what_is_left_out_is_said_and_no_total_is_made_of_a_part() -> None:
+    rows = [row(index, "Updating", operation=operation("Update", waiting="QuotaExceeded")) for index in range(70)]
+    found = find(isvc(), replica(*rows), pod("a"))
+    held = component(found)
+    assert (len(held.instances), held.more, held.phases) == (64, 6, (("Updating", 70),))
+    assert (told(found)[-1].type, told(found)[-1].reason) == ("Records", "TooMany")
+    homes = [home(f"h{number}") for number in range(300)]
+    placed = find(isvc(status={"placement": {"candidates": homes}})).discovered.facts.records.placement
+    assert placed is not None
+    assert (len(placed.homes), placed.more, placed.admitted, placed.ready) == (256, 44, None, None)

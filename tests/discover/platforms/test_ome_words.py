@@ -37,6 +37,7 @@ REASONS = {
     "Autoscaler": ("External", "NotReported", "NotKnown"),
     "RolloutContract": ("NoRolloutContract", "ModeNotKnown"),
     "Instances": ("Unreadable",),
+    "Records": ("TooMany",),
     "ReplicaRef": ("NotFound",),
 }  # fmt: skip
 ANY = ("Operation", "LastFailure", "RolloutHold", "Autoscaler")
