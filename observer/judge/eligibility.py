@@ -199,12 +199,12 @@ def group_forward(context: GroupContext) -> Leg:
         return _leg(name, LegState.NOT_APPLICABLE, "one member")
     if total is None:
         return _leg(name, LegState.UNKNOWN, "how many members to expect is not known")
-    if not context.parallelism.source.complete:
+    if not context.parallelism.source.complete and not _ranked(context):
         why = context.parallelism.source.unreadable_reason
         return _leg(name, LegState.UNKNOWN, f"the ranks to expect are not known: {why}")
     moved, seen = forwarded(context)
     expected = context.parallelism.degree("dataParallel") or 1
-    if all(member.rank is not None for member in context.members):
+    if _ranked(context):
         expected = max(expected, len(context.members))
     fault = _placement(context, seen, expected)
     if fault:
@@ -216,6 +216,11 @@ def group_forward(context: GroupContext) -> Leg:
     return _leg(name, LegState.VERIFIED, f"{len(moved)} of {expected} ranks moved", "progress")
 
 
+def _ranked(context: GroupContext) -> bool:
+    """Whether each member is one data-parallel rank, so that the platform says how many there are."""
+    return bool(context.members) and all(member.rank is not None for member in context.members)
+
+
 def _placement(context: GroupContext, seen: tuple[str, ...], expected: int) -> str:
     """Why ranks cannot be placed on members, or nothing."""
     members = len(context.members)
@@ -223,7 +228,7 @@ def _placement(context: GroupContext, seen: tuple[str, ...], expected: int) -> s
         return f"{expected} data-parallel ranks cannot be placed on {members} members"
     if len(seen) > expected:
         return f"{len(seen)} ranks are seen and {expected} declared: one cannot be placed on a member"
-    if context.parallelism.load_balance is LoadBalance.UNKNOWN:
+    if context.parallelism.load_balance is LoadBalance.UNKNOWN and not _ranked(context):
         return f"where ranks live is not known: {context.parallelism.source.unreadable_reason}"
     owners = {key.split("|", 1)[0] for key in seen}
     silent = [member.name for member in context.serving if member.uid not in owners]
