@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def rfc3339(wall: float) -> str:
-    """UTC with milliseconds, as ``2026-01-02T03:04:05.678Z``."""
-    return datetime.fromtimestamp(wall, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """UTC with milliseconds, as ``2026-01-02T03:04:05.678Z``.
+
+    Raises ``OverflowError`` or ``ValueError`` for a moment without a year of four digits, on every system alike.
+    """
+    return (_EPOCH + timedelta(seconds=wall)).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -6,6 +6,7 @@ Times are wall seconds; published ones are whole.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
@@ -170,11 +171,17 @@ class MetricResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     infos: tuple[str, ...] = ()
 
 
+Natural = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""A count or a place in a list."""
+Wall = Annotated[float, msgspec.Meta(ge=0.0, lt=253_402_300_800.0)]
+"""Wall seconds that can be written as a time: until the end of the year 9999."""
+
+
 class Park(msgspec.Struct, frozen=True, kw_only=True):
     """Why and when the run was parked. ``reason`` is AnalysisStalled or StableRevisionMissing."""
 
     reason: Reason
-    time: float
+    time: Wall
 
 
 class FrozenBound(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,31 +201,31 @@ class CanaryState(msgspec.Struct, frozen=True, kw_only=True):
     ``counted`` is the id of the last sample that was counted; only a higher one counts. ``failed_checks``,
     ``consecutive_failures`` and ``passes`` are of the current step. ``watched_from`` and ``watched_until`` are the
     unbroken stretch in which somebody looked. ``promoted`` is the promote value that was used, ``rejected`` the revision
-    that was rolled back.
+    that was rolled back. Whoever stored it: what is no count or no time is not read.
     """
 
     target: str
     canary: str
     plan: str
-    step: int = 0
-    step_entered: float = 0.0
-    counted: int = 0
-    failed_checks: int = 0
-    consecutive_failures: int = 0
-    passes: int = 0
-    evaluated_at: float | None = None
-    conclusive_at: float | None = None
+    step: Natural = 0
+    step_entered: Wall = 0.0
+    counted: Natural = 0
+    failed_checks: Natural = 0
+    consecutive_failures: Natural = 0
+    passes: Natural = 0
+    evaluated_at: Wall | None = None
+    conclusive_at: Wall | None = None
     verdict: Verdict | None = None
     results: tuple[MetricResult, ...] = ()
     bounds: tuple[FrozenBound, ...] = ()
     decision: Decision = Decision.HOLD
     reason: Reason = Reason.AWAITING_SAMPLE
-    decided_at: float = 0.0
+    decided_at: Wall = 0.0
     park: Park | None = None
     rejected: str = ""
     promoted: str = ""
-    watched_from: float = 0.0
-    watched_until: float = 0.0
+    watched_from: Wall = 0.0
+    watched_until: Wall = 0.0
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

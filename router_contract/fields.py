@@ -178,7 +178,8 @@ class Fields:
             return default
         found = self.values[name]
         value = parse_number(found) if isinstance(found, str) else found
-        sound = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        sound = isinstance(value, int | float) and not isinstance(value, bool)
+        # Comparing takes every number: what is none and what is too large for a float are in no range.
         if isinstance(value, int | float) and sound and (low < value < high if open_ends else low <= value <= high):
             return float(value)
         between = f"between {low:g} and {high:g}" if open_ends else f"from {low:g} to {high:g}"

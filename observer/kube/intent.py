@@ -18,6 +18,7 @@ MANAGER = "modeldeployment-observer"
 """The one field manager of all replicas: with a name each, two replicas would fight over every field."""
 
 LONGEST_MESSAGE = 32_768
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 Key = tuple[Resource, str, str]
 """Resource, namespace and name of the object whose status is meant."""
@@ -106,8 +107,8 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rfc3339(wall: float) -> str:
-    """A wall time (s) as ``metav1.Time`` has it: UTC, whole seconds."""
-    return dt.datetime.fromtimestamp(int(wall), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """A wall time (s) as ``metav1.Time`` has it: UTC, whole seconds. Raises ``OverflowError`` beyond the year 9999."""
+    return (_EPOCH + dt.timedelta(seconds=int(wall))).isoformat().replace("+00:00", "Z")
 
 
 def rounded(value: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from observer.app.told import limits_of, policy_of
 from observer.collect.options import CanaryProvider, CanarySecret, CanarySettings
 from observer.judge.canary.evaluate import evaluate
 from observer.judge.canary.status import status_of
+from observer.kube.canary_state import held
 from observer.kube.client import ApiClient, ClientTuning
 from observer.kube.intent import WantedCondition
 from observer.settings import Settings
@@ -170,6 +172,29 @@ async def test_a_damaged_state_is_named_and_replaced(caplog: pytest.LogCaptureFi
         assert one.state is None
         assert "the stored state of ns/c cannot be read" in caplog.text
         assert await one.store(1)
+
+
+STATE = {"target": "t", "canary": "new", "plan": "p"}
+DAMAGED = {
+    "a step before the first": {"step": -1},
+    "a count below none": {"failed_checks": -3},
+    "a count beyond any": {"counted": 2**62},
+    "a time before any": {"watched_from": -0.5},
+    "a time that cannot be written": {"step_entered": 1e18},
+    "a time beyond the clock": {"evaluated_at": 1e300},
+    "a parked run out of time": {"park": {"reason": "Rollback", "time": 1e18}},
+    "no state": [],
+}
+
+
+@pytest.mark.parametrize("more", DAMAGED.values(), ids=DAMAGED)
+def test_a_state_that_would_stop_everybody_is_damaged(more: Any) -> None:
+    """Who may write a status may write this: it is named and replaced, and the other analyses go on."""
+    stored = json.dumps({**STATE, **more} if isinstance(more, dict) else more)
+    made = held({"metadata": {"name": "c", "namespace": "ns"}, "status": {"stored": stored}})
+    assert made.state is None
+    assert "cannot be read" in made.damaged
+    assert held({"status": {"stored": json.dumps(STATE)}}).state is not None
 
 
 class Cluster:

@@ -15,13 +15,14 @@ from aiohttp import web
 
 from exporters import live
 from exporters.api import Api
-from exporters.encoding import encode
+from exporters.encoding import UNRENDERABLE, encode
 from exporters.families import FAMILIES
 from exporters.family import Family, FamilyType
 from exporters.listening import Listen, host_of
 from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
 from exporters.server import Server
+from exporters.timestamps import rfc3339
 from router_contract.targets import DeploymentKey
 from router_contract.verdicts import DeploymentReport
 from tests.exporters.reports import Pods, gauge, report
@@ -283,3 +284,21 @@ async def test_pods_above_the_limit_are_named_and_not_shown():
     assert (cut["pod"], cut["source"]) == ("", "pod-discovery")
     assert "the first 2 of 3 Pods" in cut["reason"]
     assert (body["coverage"]["expected"], body["coverage"]["read"], body["partial"]) == (3, 2, True)
+
+
+@pytest.mark.parametrize("wall", [1e18, -1e18, 1e300, float("nan"), float("inf"), 253_402_300_800.0, -62_135_596_801.0])
+def test_a_moment_that_no_calendar_has_is_unrenderable_on_every_system(wall: float) -> None:
+    with pytest.raises(UNRENDERABLE):
+        rfc3339(wall)
+
+
+@pytest.mark.parametrize(
+    ("wall", "text"),
+    [
+        (0.0, "1970-01-01T00:00:00.000Z"),
+        (1_700_000_000.25, "2023-11-14T22:13:20.250Z"),
+        (253_402_300_799.0, "9999-12-31T23:59:59.000Z"),
+    ],
+)
+def test_times_are_written_as_they_are(wall: float, text: str) -> None:
+    assert rfc3339(wall) == text

@@ -293,3 +293,10 @@ def test_the_plan_of_an_ome_service_is_read_by_the_same_readers() -> None:
         "failureLimit",
         "metrics",
     ]
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), float("nan"), float("inf"), "1e999", "nan", True, [], ""])
+def test_what_is_no_number_in_the_range_is_a_fault_and_never_raises(value: object) -> None:
+    faults: list[FieldFault] = []
+    assert Fields({"n": value}, "spec", faults).number("n", 2.0, 1.0, 100.0) == 2.0
+    assert [each.field for each in faults] == ["spec.n"]
