@@ -20,7 +20,11 @@ PROOFS = [
         [PYTHON, "-m", "fuzz.all", "--seconds", "20", "--jobs", "2"],
         timeout=900.0,
     ),
-    pytest("256 descriptors, 500 targets under faults", "tests/whole/test_descriptors.py"),
+    pytest(
+        "256 descriptors, 500 targets under faults",
+        "tests/whole/test_descriptors.py",
+        "tests/collect/test_connections.py",
+    ),
     pytest("floods, slow clients, large bodies, viewers, certificates", "tests/exporters/test_limits.py"),
     pytest("planted secrets are nowhere; a bundle replays", "tests/whole/test_bundle.py"),
     pytest("our own OpenAPI, by schemathesis", "tests/whole/test_openapi.py"),
