@@ -97,14 +97,15 @@ def profiled(pid: int, targets: int) -> subprocess.Popen[bytes]:
 
 
 PARTS = (
-    ("reading bodies over HTTP", "(observer/collect/fetch.py", "_Loop._read (observer/collect/scrape.py"),
-    ("extracting and windows", "(observer/store.py", "Store.on_body"),
-    ("asking engines' APIs", "(observer/collect/api_probe.py", ""),
-    ("judging", "(observer/app/watcher.py", "Watcher._pass"),
-    ("the page's board", "(exporters/page/pages.py", "Page.run"),
-    ("KV events", "(observer/collect/kv_collector.py", ""),
+    ("extracting and windows", ("Store.on_body",)),
+    ("asking engines' APIs", ("(observer/collect/api_probe.py",)),
+    ("reading bodies over HTTP", ("(observer/collect/fetch.py", "_Loop._read (observer/collect/scrape.py")),
+    ("judging", ("Watcher._pass",)),
+    ("the page's board", ("(exporters/page/pages.py",)),
+    ("KV events", ("(observer/collect/kv_collector.py", "(observer/collect/kv_socket.py")),
+    ("this measurement", ("measure_lag", "Bins.add")),
 )
-"""Parts of the work by a frame that only they have: the file of the frame, and its name where the file is not enough."""
+"""Parts of the work by frames that only they have; the first that fits is it."""
 
 
 def largest(text: str) -> list[tuple[str, float]]:
@@ -121,12 +122,8 @@ def largest(text: str) -> list[tuple[str, float]]:
 
 def part_of(stack: str) -> str:
     """Whose work a stack is."""
-    if "Store.on_body" in stack:
-        return "extracting and windows"
-    for name, file, frame in PARTS:
-        if file in stack and (not frame or frame in stack):
-            return name
-    return "the event loop and the rest"
+    found = (name for name, frames in PARTS if any(frame in stack for frame in frames))
+    return next(found, "the event loop and the rest")
 
 
 def told(targets: int, samples: list[Sample], seconds: float) -> None:
