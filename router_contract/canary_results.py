@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 
 from router_contract.canary import MeasuredBy, Operator
+from router_contract.readings import Wall
 
 MAX_NAMES = 20
 """Names in one list of a published result."""
@@ -173,8 +174,6 @@ class MetricResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """A count or a place in a list."""
-Wall = Annotated[float, msgspec.Meta(ge=0.0, lt=253_402_300_800.0)]
-"""Wall seconds that can be written as a time: until the end of the year 9999."""
 
 
 class Park(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from functools import cached_property
 import msgspec
 
 from router_contract.platform_facts import PlatformFacts
-from router_contract.readings import FailureKind, Instant
+from router_contract.readings import FailureKind, Instant, Wall
 from router_contract.router_views import RouterView, ViewFailed
 from router_contract.status import (
     ContractCheck,
@@ -152,13 +152,13 @@ class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     generation: str
     state: GroupState
     reason: str = ""
-    qualified_at: float | None = None
+    qualified_at: Wall | None = None
     revoked: bool = False
     listed: bool = False
     answered: tuple[str, ...] = ()
     forwarded: tuple[str, ...] = ()
     void: bool = False
-    since: float | None = None
+    since: Wall | None = None
 
 
 class StoredCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -167,8 +167,8 @@ class StoredCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     type: str
     status: Status
     reason: str = ""
-    last_transition: float
-    reason_since: float | None = None
+    last_transition: Wall
+    reason_since: Wall | None = None
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -179,11 +179,11 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     groups: tuple[GroupRecord, ...] = ()
     conditions: tuple[StoredCondition, ...] = ()
-    disagreements: tuple[tuple[str, float], ...] = ()
+    disagreements: tuple[tuple[str, Wall], ...] = ()
     converged: str = ""
-    converged_since: float | None = None
+    converged_since: Wall | None = None
     eligible_set: tuple[str, ...] = ()
-    eligible_changed_at: float | None = None
+    eligible_changed_at: Wall | None = None
     transitions: tuple[Transition, ...] = ()
     converging: bool = False
 

@@ -7,10 +7,14 @@ A number never travels alone: it carries its signal, its labels, its time and it
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from router_contract.targets import TargetKey
+
+Wall = Annotated[float, msgspec.Meta(ge=0.0, lt=253_402_300_800.0)]
+"""Wall seconds that can be written as a time, until the end of the year 9999; what was stored otherwise is not read."""
 
 
 class Instant(msgspec.Struct, frozen=True, order=True, gc=False):

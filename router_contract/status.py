@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from router_contract.platform_words import NoteFact
+from router_contract.readings import Wall
 
 
 class ServingState(StrEnum):
@@ -309,7 +310,7 @@ class ContractCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Transition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One change that was published: when (wall seconds), of what, from what to what, and why."""
 
-    at: float
+    at: Wall
     what: str
     before: str
     after: str

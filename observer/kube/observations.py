@@ -165,5 +165,13 @@ def _condition(value: Any) -> StoredCondition | None:
         told = msgspec.convert(value, _Published)
     except msgspec.ValidationError:
         return None
-    since = told.last_transition_time.timestamp()
-    return StoredCondition(type=told.type, status=told.status, reason=told.reason, last_transition=since)
+    made = StoredCondition(
+        type=told.type,
+        status=told.status,
+        reason=told.reason,
+        last_transition=told.last_transition_time.timestamp(),
+    )
+    try:
+        return msgspec.convert(msgspec.to_builtins(made), StoredCondition)  # its limits hold on reading
+    except msgspec.ValidationError:
+        return None
