@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from observer.discover.platforms.ome_rows import COLUMNAR, DENSE, MAX_INSTANCES, RowsError, index_set, rows
@@ -127,6 +127,7 @@ def columnar(table: list[Json]) -> Json:
     return {"instanceStatusEncoding": COLUMNAR, "instanceStatusColumns": columns}
 
 
+@settings(deadline=None)
 @given(TABLES)
 def test_both_ways_give_the_same_rows(table: list[Json]) -> None:
     dense, by_columns = rows({"instanceStatuses": table}), rows(columnar(table))

@@ -39,6 +39,7 @@ JSON = st.recursive(
 OBJECTS = st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=5), JSON, max_size=6)
 
 
+@settings(deadline=None)
 @given(OBJECTS, OBJECTS)
 @settings(max_examples=60)
 def test_no_spec_and_no_status_makes_any_platform_raise(spec, status):
@@ -53,6 +54,7 @@ def test_no_spec_and_no_status_makes_any_platform_raise(spec, status):
         msgspec.json.encode(made.discovered.deployment)
 
 
+@settings(deadline=None)
 @given(st.sets(st.sampled_from([source.name for source in GPUSTACK.document.sources])), st.booleans())
 def test_what_was_not_read_is_never_called_absent(barred, pods):
     world = world_of(GPUSTACK)
@@ -89,11 +91,13 @@ ALL = [pod(f"p{number}", ordinal=number % 4, total="1") for number in range(6)] 
 TARGET = md(spec={"router": {"name": "sglang-gateway"}})
 
 
+@settings(deadline=None)
 @given(st.permutations(ALL))
 def test_the_order_of_objects_changes_nothing(objects):
     assert find(TARGET, *objects) == find(TARGET, *ALL)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(ALL) - 1), st.booleans()), max_size=30))
 def test_changes_one_by_one_are_the_same_as_at_once_and_concern_who_looked(steps):
     """A deployment that no change's needs name is as it was: rebuilding only the concerned ones is enough."""
