@@ -35,6 +35,7 @@ class Block(msgspec.Struct, frozen=True):
     removed: int
     names: set[str]
     structures: set[bytes]
+    unique: bool
 
 
 class Structures:
@@ -77,6 +78,7 @@ class Rows:
         self.structures: set[bytes] = set()
         self.bytes = 0
         self.folded = 0
+        self.unique = False
 
     @classmethod
     def read(cls, family: str, lines: list[bytes], first: int, known: Structures) -> Rows:
@@ -95,7 +97,9 @@ class Rows:
             structures, texts = rows._check(lines, first, known, plain=plain)
             rows.structures.update(structures)
             rows.values, rows.stamps = _values(lines, texts, first)
-        known.blocks[family] = Block(rows.prefixes, sum(map(len, rows.prefixes)), rows.names, rows.structures)
+        rows.unique = rows._is_unique()
+        removed = sum(map(len, rows.prefixes))
+        known.blocks[family] = Block(rows.prefixes, removed, rows.names, rows.structures, rows.unique)
         return rows._placed(lines, first)
 
     def _repeats(self, block: Block | None, lines: list[bytes]) -> bool:
@@ -110,6 +114,7 @@ class Rows:
             return False
         self.values = values
         self.prefixes, self.names, self.structures = block.prefixes, block.names, block.structures
+        self.unique = block.unique
         return True
 
     def _alike(self, lines: list[bytes], first: int, known: Structures) -> bool:
@@ -197,6 +202,7 @@ class Rows:
         self.names = self.names | more.names
         self.structures = self.structures | more.structures
         self.bytes += more.bytes
+        self.unique = False
 
     @staticmethod
     def _unusual(line: bytes, structure: bytes, index: int, known: Structures) -> tuple[str, bytes]:
@@ -230,9 +236,13 @@ class Rows:
                 except UnicodeDecodeError as error:
                     raise LineError(ProblemKind.BAD_ENCODING, f"not UTF-8: {shown(line)}", first + index) from error
 
+    def _is_unique(self) -> bool:
+        """Whether no series can be there twice: no line begins as another, and no name has two orders of labels."""
+        return len(set(self.prefixes)) == len(self.prefixes) and len(self.structures) == len(self.names)
+
     def fold(self) -> None:
         """Drop equal duplicates and count them. Raises `LineError` for a series that is there with two values."""
-        if len(set(self.prefixes)) == len(self.prefixes) and len(self.structures) == len(self.names):
+        if self.unique or self._is_unique():
             return
         seen: dict[tuple[object, ...], float] = {}
         kept: list[int] = []

@@ -291,3 +291,76 @@ def test_a_window_proves_what_it_says(names, name, end, other):
 def test_a_text_that_a_wanted_name_begins_with_proves_nothing():
     assert Wanted(frozenset({"abcdefghij"})).window(b"ab") is None
     assert Wanted(frozenset({"abcdefghij"})).window(b"ab ") is not None
+
+
+HEAD = b"# TYPE h histogram\n"
+TRICKY = [
+    b'h_bucket{x="1",le="5"} 1\n',
+    b'h_bucket{x="1",le="+Inf"} 2\n',
+    b'h_bucket{x="1"le="5"} 1\n',
+    b'h_bucket{x="1"} 1\n',
+    b'h_bucket{le="5",x="1"} 1\n',
+    b'h_bucket{le="5"",x="1"} 1\n',
+    b'h_bucket{le="5} 1\n',
+    b'h_bucket{role="5",x="1"} 1\n',
+    b'h_bucket{x="le=",le="1"} 1\n',
+    b'h_bucket{x="a} b",le="1"} 1\n',
+    b'h_bucket{le="1"} 1 # {t="u"} 1\n',
+    b'h_bucket{le="1"} 1 1700000000000\n',
+    b'h_bucket{le="1\\"",x="1"} 1\n',
+    b'h_bucket{le="1",le="1"} 1\n',
+    b'h_bucket{le="1",__x="1"} 1\n',
+    b'h_bucket{le="1",} 1\n',
+    b'h_bucket {le="1"} 1\n',
+    b'h_bucket{le= "1"} 1\n',
+    b'h_bucket{le="\xff"} 1\n',
+    b'h_count{x="1"} 2\n',
+    b'h_sum{x="1"} NaN\n',
+    b'h_sum{x="2"} 1_0\n',
+    b"h_count 3\n",
+    b'h_other{x="1"} 2\n',
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.lists(st.sampled_from(TRICKY), min_size=1, max_size=5), min_size=1, max_size=3))
+def test_lines_of_few_kinds_are_read_as_each_line_by_itself(blocks):
+    """The quick way over a block of lines says what reading them one by one says, whatever was read before."""
+    reader, slow = Reader(["h"], layouts=0), Reader(["h"], layouts=0)
+    for block in blocks:
+        body = HEAD + b"".join(block)
+        found = outcome(reader, body)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("observer.measure.rows.Rows._alike", lambda *_: False)
+            assert found == outcome(slow, body)
+
+
+HEADERS = [
+    b"# HELP a text\n",
+    b"# HELP a \n",
+    b"# HELP a\n",
+    b"# HELP b text # TYPE a counter\n",
+    b"# TYPE a gauge\n",
+    b"# TYPE a counter\n",
+    b"# TYPE a Gauge\n",
+    b"# TYPE a gauge\r\n",
+    b"# TYPE b gauge\n",
+    b"# TYPE b \n",
+    b"#TYPE b gauge\n",
+    b"# UNIT a seconds\n",
+    b"# EOF\n",
+    b"\n",
+    b"a 1\n",
+    b"b 2\n",
+    b'{"a"} 1\n',
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(HEADERS), min_size=1, max_size=8))
+def test_pairs_of_headers_are_read_as_each_line_by_itself(lines):
+    body = b"".join(lines)
+    found = outcome(Reader(["a", "b"], layouts=0), body)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("observer.measure.scan._DECLARED", re.compile(rb"\A\Zx"))
+        assert found == outcome(Reader(["a", "b"], layouts=0), body)
