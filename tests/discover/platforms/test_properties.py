@@ -39,9 +39,8 @@ JSON = st.recursive(
 OBJECTS = st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=5), JSON, max_size=6)
 
 
-@settings(deadline=None)
 @given(OBJECTS, OBJECTS)
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_no_spec_and_no_status_makes_any_platform_raise(spec, status):
     for platform in built_in():
         rule = platform.document.target
