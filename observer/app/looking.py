@@ -52,7 +52,12 @@ class Looking:
         now = self._clock.now().mono
         held = self._kept.get(key)
         if held is not None and now - held[0] < KEPT_SECONDS and not held[1].cancelled():
-            return await asyncio.shield(held[1])
+            try:
+                return await asyncio.shield(held[1])
+            except asyncio.CancelledError:
+                # who looked for both of us left: then we look ourselves
+                if not held[1].cancelled():
+                    raise
         while len(self._kept) >= MAX_KEPT:
             self._kept.pop(next(iter(self._kept)))
         made: asyncio.Future[tuple[Look, ...]] = asyncio.get_running_loop().create_future()

@@ -82,6 +82,21 @@ async def test_who_asks_at_once_shares_one_look_and_a_later_one_looks_again():
     assert await looking.look(DeploymentKey("team", "other")) == ()
 
 
+async def test_who_waits_looks_by_itself_when_the_first_leaves():
+    urls = Urls()
+    looking = Looking(Clock(), urls)
+    looking.use(None, lambda _: discovered(urls=(UrlFact(name="qwen-a", url="http://x/a"),)))
+    first = asyncio.ensure_future(looking.look(KEY))
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(looking.look(KEY))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    urls.may.set()
+    assert [each.reason for each in await second] == ["Answered"]
+    assert first.cancelled()
+
+
 async def test_outside_a_cluster_and_without_anything_to_look_at_nothing_is_asked():
     urls = Urls()
     looking = Looking(Clock(), urls)
