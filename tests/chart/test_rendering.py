@@ -225,9 +225,20 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a value that the chart lacks": ({"replica": 3}, "additional properties 'replica' not allowed"),
     "a root user": ({"runAsUser": 0}, "minimum: got 0, want 1"),
     "a priority above that of CRDs": ({"apiService": {"priority": 2000}}, "maximum: got 2,000, want 999"),
+    "a token's key that is a path": ({"auth": {"token": {"key": "../settings.yaml"}}}, "does not match pattern"),
+    "a token's key that is the folder above": ({"auth": {"token": {"key": ".."}}}, "'not' failed"),
     "settings twice": ({"extraConfig": {"settings.yaml": "x"}}, "extraConfig has settings.yaml"),
     "a platform nobody knows": ({"platforms": {"nobody": True}}, "additional properties 'nobody' not allowed"),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["on", "null", "1.0", "0x1f", "token"])
+def test_a_token_s_key_is_a_text_whatever_it_looks_like(key: str) -> None:
+    found = rendered({"auth": {"token": {"key": key}}, "serviceMonitor": {"enabled": True}})
+    (secret,) = [each for each in found if each["kind"] == "Secret"]
+    assert list(secret["data"]) == [key]
+    (monitor,) = [each for each in found if each["kind"] == "ServiceMonitor"]
+    assert monitor["spec"]["endpoints"][0]["authorization"]["credentials"]["key"] == key
 
 
 @pytest.mark.parametrize("name", REFUSED)
