@@ -12,6 +12,9 @@ from router_contract.operator_condition import OperatorCondition
 MAX_CONDITIONS = 64
 """Most conditions that are kept of one object."""
 
+LARGEST = 2**63 - 1
+"""Largest number of an API object."""
+
 Json = Mapping[str, Any]
 
 
@@ -39,9 +42,9 @@ def word(value: Json, name: str) -> str:
 
 
 def number(value: Json, name: str) -> int | None:
-    """A whole number that is not negative, ``None`` without one."""
+    """A whole number that is not negative and that an int64 holds, ``None`` without one."""
     found = paths.whole(value.get(name))
-    return None if found is not None and found < 0 else found
+    return found if found is not None and 0 <= found <= LARGEST else None
 
 
 def time(value: Json, name: str) -> float | None:

@@ -150,7 +150,7 @@ def _column(columns: Json, name: str, members: tuple[int, ...]) -> dict[int, Any
     where = f"instanceStatusColumns.{name}"
     for group in loose.parts(columns, name):
         value = group.get("value")
-        good = isinstance(value, str) and value if name in _TEXTS else type(value) is int and value
+        good = isinstance(value, str) and value if name in _TEXTS else _count(value)
         if not good:
             raise RowsError(
                 f"{where}: found the value {_shown(value)}, wanted a {'text' if name in _TEXTS else 'count'}"
@@ -221,8 +221,13 @@ def _failure(found: Json) -> FailureRecord:
     )
 
 
+def _count(value: Any) -> bool:
+    """Whether a value may be grouped: a whole number that an int64 holds, never zero."""
+    return type(value) is int and value != 0 and abs(value) <= loose.LARGEST
+
+
 def _signed(value: Any) -> int:
-    return value if type(value) is int else 0
+    return value if type(value) is int and abs(value) <= loose.LARGEST else 0
 
 
 def _shown(value: Any) -> str:

@@ -290,6 +290,11 @@ HOMES: dict[str, tuple[Any, Any, Any]] = {
     ),
     "an observed zero": ([home("a", readyReplicas=0)], [(HomeState.FRESH, 2, 0)], (1, 2, 0)),
     "no home at all": ([], [], (0, None, None)),
+    "what is no count": (
+        [home("a", readyReplicas=-1, admittedReplicas=10**20)],
+        [(HomeState.FRESH, None, None)],
+        (1, None, None),
+    ),
 }
 
 
