@@ -64,10 +64,10 @@ class Looking:
         self._kept[key] = (now, made)
         try:
             looks = await self._looks(found)
-        except BaseException:
-            made.cancel()
-            raise
-        made.set_result(looks)
+            made.set_result(looks)
+        finally:
+            if not made.done():
+                made.cancel()
         return looks
 
     async def _looks(self, found: Discovered) -> tuple[Look, ...]:

@@ -680,7 +680,9 @@ REASONS = {
     "RouterContractHolds": ("MetricNameAbsent", "PortUnreachable", "SelectorMismatch", "EventsNotDialable", "NotRead"),
     "MetricsFresh": ("Stale", "NeverRead", "NoTarget"),
     "EngineProgressing": ("Stalled", "NotObserved"),
-    "CanaryAnalysis": ("Failed",),
+    "CanaryAnalysis": (
+        "ThresholdBreached", "MarginExceeded", "AnalysisStalled", "StableRevisionMissing", "Manual",
+    ),
     "OperatorCurrent": ("Lagging", "CatchingUp"),
 }  # fmt: skip
 
