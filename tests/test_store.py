@@ -295,3 +295,30 @@ def test_members_of_every_kind() -> None:
         (Component.ROUTER, "r"),
         (Component.STORE, "m"),
     ]
+
+
+def test_what_was_shown_of_many_targets_is_not_kept_of_all_of_them() -> None:
+    names = [f"m{number}" for number in range(300)]
+    of = deployment(*names)
+    kept = store()
+    kept.set_deployments((of,), at(0))
+    for name in names:
+        take(kept, of, name, body(running=1), 0.0)
+    first, again = report(kept, 1.0), report(kept, 1.0)
+    assert sum(bool(record.as_read) for record in kept.records()) == 256
+    assert first.targets == again.targets
+
+
+def test_a_report_that_was_prepared_is_the_same() -> None:
+    of = deployment("a", "b")
+    kept, other = store(), store()
+    for each in (kept, other):
+        each.set_deployments((of,), at(0))
+        take(each, of, "a", body(running=1), 0.0)
+    assert sum(1 for _ in kept.prepare(KEY, at(1.0))) == 2
+    assert kept.report(KEY, at(1.0), due) == other.report(KEY, at(1.0), due)
+    steps = kept.prepare(KEY, at(1.0))
+    next(steps)
+    kept.set_deployments((), at(2))
+    assert list(steps) == [None]
+    assert list(kept.prepare(KEY, at(2.0))) == []
