@@ -36,6 +36,12 @@ from router_contract.documents import REASONS, SKIPPED  # noqa: E402
 FOLDER = ROOT / "docs" / "reference"
 
 
+CANARY_REASONS = (
+    "Its reasons are those of [canary analyses](#canary-reasons), and `Stale` (Unknown) while what was judged last is too "
+    "old, or about another revision, to say anything of now."
+)
+
+
 def settings() -> Page:
     """Every key of both kinds."""
     rows = describe()
@@ -133,7 +139,7 @@ def conditions() -> Page:
         lines += (
             table(("reason", "status", "meaning", "course", "whose", "what to do"), rows)
             if rows
-            else ["Its reasons are those of [canary analyses](#canary-reasons).", ""]
+            else [CANARY_REASONS, ""]
         )
     tail, more = _other_words()
     return page("Conditions, reasons and states", *lines, *tail), covered + more

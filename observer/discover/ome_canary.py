@@ -24,6 +24,8 @@ _PROMOTE: Final = ("ome.io/rollout-promote", "ome.io/rollout-promote-force")
 _ROLLBACK: Final = "ome.io/rollout-rollback"
 _READY_TIMEOUT: Final = "ome.io/rollout-ready-timeout"
 _PROGRESSIONS: Final = ("canary", "blueGreen", "rollingUpdate")
+_LAST: Final = 253_402_300_800.0
+"""The end of the year 9999 in wall seconds."""
 _NO_CAPACITY: Final = frozenset({"Pending"})
 
 
@@ -111,7 +113,8 @@ def _unit(
     service: Mapping[str, Any], group: Mapping[str, Any], canary: Mapping[str, Any], where: str, problems: list[str]
 ) -> OmeUnit | None:
     """One group's run, ``None`` while it is not armed or its plan cannot be judged."""
-    members = {str(each).lower() for each in group.get("components") or ()}
+    named = group.get("components")
+    members = {str(each).lower() for each in (named if isinstance(named, list) else ())}
     component = "router" if "router" in members else "engine"
     held = _map(_map(_map(service, "status"), "components"), component)
     state = _map(held, "canary")
@@ -149,7 +152,7 @@ def _unit(
         pre_step_hold=state.get("preStepHold") is True,
         promote=promotes[0] if promotes else "",
         rollback=notes.get(_ROLLBACK) == "true" or rejected == revision,
-        weight=weight if isinstance(weight, int) else None,
+        weight=weight if isinstance(weight, int) and not isinstance(weight, bool) and 0 <= weight <= 100 else None,
     )
     spec = {
         "targetRef": {"kind": KIND, "name": name},
@@ -180,11 +183,13 @@ def _step(state: Mapping[str, Any], steps: int) -> int:
 
 
 def _seconds(text: Any) -> float | None:
-    """Wall seconds of a time as Kubernetes writes it."""
+    """Wall seconds of a time as Kubernetes writes it; a time of the year 1 or 1970 is how programs write that they have none."""
     try:
-        return dt.datetime.fromisoformat(str(text)).timestamp() if text else None
+        found = dt.datetime.fromisoformat(str(text)) if text else None
     except ValueError:
         return None
+    wall = found.timestamp() if found is not None and found.tzinfo is not None else 0.0
+    return wall if 0.0 < wall < _LAST else None
 
 
 def _map(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -174,3 +174,44 @@ def test_native_metrics_are_not_of_omes_plans() -> None:
     (unit,) = ome_canaries(service(), {}).units
     gates = [step.analysis for step in unit.definition.steps if step.analysis is not None]
     assert not any(isinstance(metric.measure, NativeMetric) for gate in gates for metric in gate.metrics)
+
+
+ODD: dict[str, Any] = {
+    "a number": 3,
+    "a text": "x",
+    "true": True,
+    "nothing": None,
+    "a list": [None, 3, [], {}],
+    "a mapping": {"a": 1},
+    "below none": -1,
+    "huge": 10**30,
+    "the year 1": "0001-01-01T00:00:00Z",
+    "the year 0": "0001-01-01T00:00:00+10:00",
+    "beyond the year 9999": "9999-12-31T23:59:59-23:59",
+    "without a zone": "2026-01-02T03:04:05",
+}
+
+
+@pytest.mark.parametrize("value", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("field", [*STATE, "preStepHold", "rolledBackRevisionHash", "capacityWaitSince"])
+def test_a_state_of_any_shape_is_read_or_is_not_known(field: str, value: Any) -> None:
+    for unit in ome_canaries(service(**{field: value}), {}).units:
+        assert 0 <= unit.run.step <= 2
+        assert unit.run.weight is None or 0 <= unit.run.weight <= 100
+        assert unit.run.step_entered is None or 0 < unit.run.step_entered < 253_402_300_800
+
+
+@pytest.mark.parametrize("value", ODD.values(), ids=ODD)
+def test_a_plan_of_any_shape_raises_nothing(value: Any) -> None:
+    for place in ("components", "canary"):
+        made = service()
+        made["status"]["rollout"]["activeRun"]["plan"]["groups"][0]["group"][place] = value
+        ome_canaries(made, {})
+    for key in CANARY:
+        made = service()
+        made["status"]["rollout"]["activeRun"]["plan"]["groups"][0]["group"]["canary"][key] = value
+        ome_canaries(made, {})
+    for part in ("rollout", "components"):
+        made = service()
+        made["status"][part] = value
+        ome_canaries(made, {})
