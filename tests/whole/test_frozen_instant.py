@@ -32,6 +32,7 @@ from router_contract.readings import SignalValue, State
 from router_contract.signals import SIGNALS, Combine
 from router_contract.targets import Component
 from router_contract.verdicts import DeploymentReport, TargetReport
+from tests.whole import shown_tables
 from tests.whole.world import SETTINGS, Asking, MovableClock, asking
 
 SCENARIOS = ("steady", "engine-restart", "engine-down", "half-gang", "saturation", "idle")
@@ -70,6 +71,13 @@ class Frozen:
         found = await asyncio.to_thread(CliRunner().invoke, observer, [*words, *command])
         assert found.exit_code == 0, (words, found.output)
         return orjson.loads(found.stdout)
+
+    async def table(self, *words: str) -> str:
+        """What a person sees on a wide terminal."""
+        command = [*words, "--server", self.asked.watcher.url]
+        found = await asyncio.to_thread(CliRunner().invoke, observer, command, env={"COLUMNS": "500"})
+        assert found.exit_code == 0, (words, found.output)
+        return found.stdout
 
 
 async def freeze(asked: Asking, clock: MovableClock) -> None:
@@ -114,7 +122,7 @@ async def test_every_exporter_tells_the_same_of_one_instant_in_every_scenario(tm
         told = ", ".join(f"{count} in {where}" for where, count in sorted(compared.items()))
         print(f"\nfigure: {len(SCENARIOS)} scenarios frozen; equal values: {told}; states seen: {dict(states)}")
     assert {state.value for state in State} == set(states)
-    assert all(compared[where] > 100 for where in ("page twin", "page", "metrics", "document"))
+    assert all(compared[where] > 100 for where in ("page twin", "page", "metrics", "document", "tables"))
 
 
 async def compare(frozen: Frozen, states: Counter[str]) -> None:
@@ -132,6 +140,8 @@ async def compare(frozen: Frozen, states: Counter[str]) -> None:
         await compare_status(frozen, report, page, samples)
         if document["kind"] == "ModelDeploymentMetrics":
             compare_document(frozen, report, document)
+            text = await frozen.table("metrics", key.name, "-n", key.namespace, "-o", "wide")
+            frozen.compared["tables"] += shown_tables.compare_document(text, document)
         compare_metrics(frozen, report, samples)
         for target in report.targets:
             await compare_page(frozen, target)
@@ -305,6 +315,7 @@ async def compare_lists(frozen: Frozen) -> None:
     """The lists: deployments and targets by API, CLI and page."""
     listed = await frozen.json("/api/v1/deployments")
     assert (await frozen.cli("get", "-A"))["items"] == listed["items"]
+    frozen.compared["tables"] += shown_tables.compare_deployments(await frozen.table("get", "-A"), listed["items"])
     targets = {each["pod"]: each for each in (await frozen.json("/api/v1/targets?limit=1000"))["items"]}
     page = (await frozen.json("/targets"))["items"]
     assert {each["pod"]: each for each in map(msgspec.to_builtins, page)} == targets
