@@ -7,6 +7,7 @@ look 503; both are errors to every client of the gate, never a pass.
 from __future__ import annotations
 
 import math
+from datetime import datetime
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -25,6 +26,10 @@ STATUS_PATH = "/api/v1/namespaces/{namespace}/canaries/{name}"
 LIST_PATH = "/api/v1/canaries"
 GATE_PATH = "/api/v1/canary/{namespace}/{name}/{component}"
 FACADE_PATH = "/prometheus/api/v1/query"
+ASKED = ("revision", "step", "maxAge")
+"""What a client of the gate may ask the answer to be about."""
+PRESENT = 60.0
+"""An instant query is about now: a ``time`` further away (s) has no answer here, and never the one of now."""
 MOST_NAMED = 10
 """Analyses that the answer about one that does not exist names."""
 PATHS = (LIST_PATH, STATUS_PATH, GATE_PATH, FACADE_PATH)
@@ -117,6 +122,10 @@ class CanaryApi:
         except BadFormError as error:
             return _json({"status": "error", "errorType": "bad_data", "error": str(error)}, 400)
         query = form.get("query", "") or request.query.get("query", "")
+        moment = form.get("time", "") or request.query.get("time", "")
+        if moment and not _is_now(moment, self._source.now().wall):
+            wrong = f"time: found {moment[:40]!r}, wanted now: what was is asked of a Prometheus that scrapes /metrics"
+            return _json({"status": "error", "errorType": "bad_data", "error": wrong}, 400)
         try:
             result = answer(query, self._source.canaries(), self._source.now().wall)
         except FacadeError as error:
@@ -126,9 +135,26 @@ class CanaryApi:
         return _json({"status": "success", "data": {"resultType": "vector", "result": result}})
 
 
+def _is_now(text: str, now: float) -> bool:
+    """Whether a time, in seconds or as RFC 3339, is about now."""
+    try:
+        wall = float(text)
+    except ValueError:
+        try:
+            told = datetime.fromisoformat(text)
+        except ValueError:
+            return False
+        wall = told.timestamp() if told.tzinfo is not None else math.nan
+    return abs(wall - now) <= PRESENT
+
+
 def _asked(request: web.Request) -> Asked | str:
     """The query's parameters, or what is wrong with them."""
     told = request.query
+    # A condition that is not understood must not pass for one that holds.
+    odd = sorted({name for name in told if name not in ASKED or len(told.getall(name)) > 1})
+    if odd:
+        return f"found the parameters {', '.join(each[:40] for each in odd[:5])}, wanted each of {', '.join(ASKED)} at most once"
     step, age = told.get("step"), told.get("maxAge")
     if step is not None and not (step.isascii() and step.isdigit() and len(step) < 5):
         return f"step: found {step[:40]!r}, wanted a whole number from 0"

@@ -200,3 +200,51 @@ def test_what_nobody_looks_at_any_more_is_no_number() -> None:
     made = view(look_age=31)
     for name in ("step", "failed_checks", "failure_limit", "traffic_weight", "request_share", "phase"):
         assert answer(f"modeldeployment_canary_{name}", [made], NOW.wall) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("", 200),
+        ("?revision=2&step=0&maxAge=60s", 200),
+        ("?rev=3", 400),
+        ("?Revision=3", 400),
+        ("?max_age=1", 400),
+        ("?revision=2&revision=3", 400),
+        ("?maxAge=soon", 400),
+        ("?step=-1", 400),
+        ("?maxAge=nan", 400),
+        ("?" + "x" * 5000, 400),
+    ],
+)
+async def test_a_condition_that_is_not_understood_passes_nothing(aiohttp_client: Any, query: str, code: int) -> None:
+    app = web.Application()
+    app.add_routes(CanaryApi(Source(view(ADVANCED))).routes())
+    client = await aiohttp_client(app)
+    for path in ("", "/flagger/confirm"):
+        ask = client.post if path else client.get
+        assert (await ask(f"/api/v1/canary/demo/chat-2/engine{path}{query}")).status == code
+
+
+@pytest.mark.parametrize(
+    ("time", "code"),
+    [
+        ("", 200),
+        (f"&time={NOW.wall}", 200),
+        (f"&time={NOW.wall - 59:.3f}", 200),
+        ("&time=2023-11-14T23:36:40Z", 200),
+        (f"&time={NOW.wall - 3600}", 400),
+        ("&time=2023-11-14T00:00:00Z", 400),
+        ("&time=2023-11-14T23:36:40", 400),
+        ("&time=yesterday", 400),
+        ("&time=nan", 400),
+        ("&time=1e999", 400),
+    ],
+)
+async def test_the_facade_tells_of_now_and_never_as_of_another_time(aiohttp_client: Any, time: str, code: int) -> None:
+    app = web.Application()
+    app.add_routes(CanaryApi(Source(view())).routes())
+    client = await aiohttp_client(app)
+    answered = await client.get(f"/prometheus/api/v1/query?query=modeldeployment_canary_verdict{time}")
+    assert answered.status == code
+    assert ((await answered.json())["status"] == "success") is (code == 200)
