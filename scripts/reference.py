@@ -24,6 +24,8 @@ from exporters.families import FAMILIES, MEASURED, MERGED  # noqa: E402
 from exporters.family import Family  # noqa: E402
 from exporters.kv import KvSource  # noqa: E402
 from exporters.kv_families import kv_families  # noqa: E402
+from exporters.limits import LimitSource, limit_families  # noqa: E402
+from exporters.own_costs import OwnCostSource, own_cost_families  # noqa: E402
 from exporters.self_metrics import SelfMetrics  # noqa: E402
 from observer.cli.exits import Exit  # noqa: E402
 from observer.cli.main import observer  # noqa: E402
@@ -67,6 +69,7 @@ def metrics() -> Page:
     nobody: Any = None  # rows are asked for at a scrape only
     ours: list[Family] = [*FAMILIES, *kv_families(cast("KvSource", nobody))]
     ours += canary_families(cast("CanaryViews", nobody))
+    ours += [*limit_families(cast("LimitSource", nobody)), *own_cost_families(cast("OwnCostSource", nobody))]
     signals = _signals_of()
     rows = [
         (code(each.name), each.type.value, ", ".join(each.labels), each.help, code(signals.get(each.name, "")))
