@@ -103,7 +103,8 @@ PARTS = (
     ("judging", ("Watcher._pass",)),
     ("the page's board", ("(exporters/page/pages.py",)),
     ("KV events", ("(observer/collect/kv_collector.py", "(observer/collect/kv_socket.py")),
-    ("this measurement", ("measure_lag", "Bins.add")),
+    ("collecting garbage", ("Pauses.run",)),
+    ("this measurement", ("measure_lag", "Bins.add", "Costs.add")),
 )
 """Parts of the work by frames that only they have; the first that fits is it."""
 
