@@ -99,7 +99,7 @@ def main() -> int:
     core = (last["cpu"] - first["cpu"]) / spent
     p99 = [sample["interval"]["lag"]["p99"] for sample in warm]
     report = Report("loop_lag", "pyzmq", "uvloop")
-    figure = f"{rate:,.0f} a second received of {chosen.rate:,.0f} sent, {last['gaps']} gaps"
+    figure = f"{rate:,.0f} a second received of {chosen.rate:,.0f} asked of the publishers, {last['gaps']} gaps"
     report.line("messages", figure, rate, 0.95 * chosen.rate)
     report.line("core", f"{core:.2f} of a core, load {last['load']:.1f} on this machine", core)
     figure = f"p99 {statistics.median(p99):.1f} ms (between {min(p99):.1f} and {max(p99):.1f} in 5 s each)"
