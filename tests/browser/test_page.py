@@ -90,6 +90,20 @@ async def looked_at(page: Page, faults: Faults, name: str, look: str) -> list[st
     return [*found, *([f"{over} pixels wider than the screen"] if over > 0 else [])]
 
 
+CUT = "cells => cells.filter(cell => cell.getClientRects().length && cell.getBoundingClientRect().right > innerWidth).length"
+
+
+async def test_on_a_phone_no_value_and_no_column_of_a_router_is_beyond_the_edge(browser: Browser, tmp_path) -> None:
+    async with world(tmp_path) as watched:
+        for path, cells in ((await first_target(browser, watched.url), "td.num"), ("/routers", "td")):
+            page, faults = await opened(browser, f"{watched.url}{path}", width=390)
+            found = page.locator(f"table tbody {cells}")
+            assert await found.count() > 10
+            assert await found.evaluate_all(CUT) == 0, path
+            assert not faults
+            await page.close()
+
+
 async def test_it_updates_by_itself_and_survives_a_restart_of_the_observer(browser: Browser, tmp_path) -> None:
     async with world(tmp_path) as watched:
         page, _ = await opened(browser, watched.url)
