@@ -112,7 +112,9 @@ def platforms() -> dict[str, list[dict[str, str]]]:
         document = YAML(typ="safe").load(path.read_text("utf-8"))
         target = document["target"]
         # where Pods are grouped there is no object, and Pods may be read anyway
-        kinds = [] if "groupBy" in target else [{"name": "target", "group": target["group"], "plural": target["plural"]}]
+        kinds = (
+            [] if "groupBy" in target else [{"name": "target", "group": target["group"], "plural": target["plural"]}]
+        )
         kinds += [{key: source[key] for key in ("name", "group", "plural")} for source in document.get("sources", [])]
         known = {(kind["group"], kind["plural"]) for kind in kinds}
         beside = [

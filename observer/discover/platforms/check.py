@@ -174,7 +174,9 @@ def _reader(document: PlatformDocument, known: dict[str, str], tracker: Tracker)
     """A reader of records that exists, and the source that it looks into."""
     reader = document.facts.records
     if reader and SOURCES.get(reader) not in known:
-        wanted = f"the source {shown(SOURCES[reader])} declared" if reader in SOURCES else f"one of {', '.join(SOURCES)}"
+        wanted = (
+            f"the source {shown(SOURCES[reader])} declared" if reader in SOURCES else f"one of {', '.join(SOURCES)}"
+        )
         tracker.fault(document.facts, "records", shown(reader), wanted)
 
 
