@@ -54,7 +54,8 @@ def evaluate(
     state, decision, reason = _apply(definition, state, run, choice or _COMPLETED, now.wall)
     text = sentence(definition, state, run, step, now.wall)
     counted = fate is SampleFate.COUNTED
-    left = stalls_at(definition, state) if gate is not None and state.step == step else None
+    going = gate is not None and state.step == step and decision not in {Decision.ROLLBACK, Decision.FAILED}
+    left = stalls_at(definition, state) if going else None
     moved = state if state.step == step else _entered(definition, state, state.step, now.wall)
     return Outcome(
         state=moved,

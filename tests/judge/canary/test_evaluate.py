@@ -319,6 +319,13 @@ def test_slow_traffic_is_warned_of() -> None:
     assert enough.verdicts[0].message.endswith("400/500 samples")
 
 
+def test_nobody_is_warned_of_slow_traffic_to_a_revision_that_was_rejected() -> None:
+    canary = Canary(definition(analysis(native(limit=0.01), failure_limit=1)))
+    outcome = canary.sample(measured(window((10, 10))))
+    assert outcome.decision is Decision.ROLLBACK
+    assert outcome.warnings == ()
+
+
 def test_sentences_name_what_holds() -> None:
     canary = Canary(definition(analysis(promql())))
     assert canary.tick().sentence == "Step 1 of 1 is held by analysis: no sample yet; it stalls in 15m00s."
