@@ -14,20 +14,22 @@ GRACE = 60
 """Seconds beyond its own time that a campaign may take to begin and to end."""
 
 
-def campaign(name: str, seconds: int) -> tuple[str, bool, str]:
-    """The name, whether nothing was found, and what to print."""
+def campaign(name: str, seconds: int) -> tuple[str, int, str]:
+    """The name, how many inputs were tried without a finding (0: it failed, or tried none), and what to print."""
     command = [sys.executable, "-m", "fuzz.one", name, "--seconds", str(seconds)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + GRACE, check=False)
     except subprocess.TimeoutExpired:
-        return name, False, f"did not end within {seconds + GRACE} s"
+        return name, 0, f"did not end within {seconds + GRACE} s"
     text = done.stdout + done.stderr
     runs = re.search(r"Done (\d+) (?:runs|in)", text) or re.search(r"number_of_executed_units: (\d+)", text)
     covered = re.findall(r"cov: (\d+)", text)
     how = f"coverage {covered[-1]}" if covered else "no coverage"
     if done.returncode:
-        return name, False, f"finding (exit {done.returncode}):\n{text[-3000:]}"
-    return name, True, f"{runs[1] if runs else '?'} inputs in {seconds} s, {how}, no finding"
+        return name, 0, f"finding (exit {done.returncode}):\n{text[-3000:]}"
+    if runs is None or not int(runs[1]):
+        return name, 0, f"tried no input:\n{text[-3000:]}"
+    return name, int(runs[1]), f"{runs[1]} inputs in {seconds} s, {how}, no finding"
 
 
 def main() -> None:
@@ -38,11 +40,15 @@ def main() -> None:
     asked = parser.parse_args()
     with ThreadPoolExecutor(asked.jobs) as pool:
         results = pool.map(lambda name: campaign(name, asked.seconds), HARNESSES)
-        good = True
-        for name, well, text in results:
-            good &= well
-            print(f"{'ok  ' if well else 'FAIL'} {name}: {text}", flush=True)
-    sys.exit(not good)
+        tried = []
+        for name, inputs, text in results:
+            tried.append(inputs)
+            print(f"{'ok  ' if inputs else 'FAIL'} {name}: {text}", flush=True)
+    failed = tried.count(0)
+    print(
+        f"figure: {len(tried)} readers, {sum(tried)} inputs, {asked.seconds} s each, {failed} with a finding or no input"
+    )
+    sys.exit(failed > 0)
 
 
 if __name__ == "__main__":
