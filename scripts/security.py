@@ -15,6 +15,9 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
+
+from packaging.markers import Marker
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ("router_contract", "observer", "exporters", "dashboards")
@@ -90,21 +93,53 @@ def audit() -> int:
     return worst
 
 
-def locked(lock: Path) -> list[tuple[str, str, list[str]]]:
-    """Name, version and sha256 hashes of each package of a lock."""
-    found: list[tuple[str, str, list[str]]] = []
-    for line in lock.read_text("utf-8").splitlines():
-        package = re.match(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;\\]+)", line)
-        if package is not None:
-            found.append((package[1], package[2], []))
-        found_hash = re.search(r"--hash=sha256:([0-9a-f]{64})", line)
-        if found_hash is not None and found:
-            found[-1][2].append(found_hash[1])
-    return found
+class Pin(NamedTuple):
+    """One entry of a lock. ``marker`` says for which platforms it is ("" for all): a name may be locked more than once."""
+
+    name: str
+    version: str
+    marker: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Name, in the one spelling that is compared, and version."""
+        return normal(self.name), self.version
+
+
+def normal(name: str) -> str:
+    """A package's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def locked(lock: Path) -> list[Pin]:
+    """Each entry of a lock."""
+    entry = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;\\]+)(?:\s*;\s*([^\\]+))?")
+    found = (entry.match(line) for line in lock.read_text("utf-8").splitlines())
+    return [Pin(each[1], each[2], (each[3] or "").strip()) for each in found if each is not None]
+
+
+def compared(pins: list[Pin], components: list[tuple[str, str]]) -> tuple[list[str], list[Pin]]:
+    """What a document has of a lock, in sentences, and what it lacks without a reason.
+
+    An entry may be left out only for a marker that does not hold where the document was made. One that is in the
+    document though its marker does not hold here is named too: the document is of the lock, not of one machine.
+    """
+    have = {(normal(name), version) for name, version in components}
+    there = [pin for pin in pins if pin.key in have]
+    elsewhere = [pin for pin in pins if pin.marker and not Marker(pin.marker).evaluate()]
+    left_out = [pin for pin in elsewhere if pin.key not in have]
+    said = [f"{len(there)} of {len(pins)} locked entries ({len({normal(pin.name) for pin in pins})} names)"]
+    said.append(f"left out: {_named(left_out)}")
+    said.append(f"in it for other platforms: {_named([pin for pin in elsewhere if pin.key in have])}")
+    return said, [pin for pin in pins if pin.key not in have and pin not in left_out]
+
+
+def _named(pins: list[Pin]) -> str:
+    return ", ".join(f"{pin.name} {pin.version} (for {pin.marker})" for pin in pins) or "none"
 
 
 def sbom(file: Path) -> int:
-    """Write the CycloneDX document of what is installed to run the observer. 0 when it is valid and whole."""
+    """Write the CycloneDX document of the lock of what runs the observer. 0 when it is valid and has every entry."""
     lock = ROOT / "requirements" / "run.lock"
     file.parent.mkdir(parents=True, exist_ok=True)
     command = [
@@ -122,11 +157,11 @@ def sbom(file: Path) -> int:
         print(done.stderr[-2000:])
         return 1
     document = json.loads(file.read_text("utf-8"))
-    components = {component["name"].lower().replace("_", "-") for component in document["components"]}
-    lacking = {name.lower().replace("_", "-") for name, _, _ in locked(lock)} - components
-    print(f"figure: {file.name}: {len(components)} components of {len(locked(lock))} locked packages")
-    if lacking:
-        print(f"it lacks {sorted(lacking)}")
+    pins = locked(lock)
+    said, lacking = compared(pins, [(each["name"], each.get("version", "")) for each in document["components"]])
+    print(f"figure: {file.name}: " + "; ".join(said))
+    for pin in lacking:
+        print(f"{file.name} lacks {pin.name} {pin.version}" + (f", locked for {pin.marker}" if pin.marker else ""))
     return 1 if lacking else 0
 
 
