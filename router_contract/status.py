@@ -269,7 +269,8 @@ class DrainAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One thing explained: what, why, with which evidence and how old it is, and what to do about it.
 
-    ``advice`` is ``ClearsByItself``, ``WaitThenAct``, ``Act``, ``Over`` or ``None`` for an unknown reason; ``whose`` names who owns it.
+    ``advice`` is ``ClearsByItself``, ``WaitThenAct``, ``Act``, ``Over``, ``StaysUnknown`` (what decides it is not read
+    from here) or empty for an unknown reason; ``whose`` names who owns it.
     """
 
     type: str

@@ -116,8 +116,8 @@ def conditions() -> Page:
     """Every condition, state and code, with its meaning and what to do."""
     lines = [
         "Each condition is True, False or Unknown, with a reason, a message and the numbers that it used. Unknown is an answer:",
-        "it says that nobody can tell, never that all is well. `Course` says whether a reason clears by itself, needs somebody, or is",
-        f"over. Any condition may be Unknown with `NotObservable`: {NOT_OBSERVABLE.says}.",
+        "it says that nobody can tell, never that all is well. `Course` says whether a reason clears by itself, needs somebody, is over,",
+        f"or stays unknown because what decides it is not read from here. Any condition may be Unknown with `NotObservable`: {NOT_OBSERVABLE.says}.",
         "",
     ]
     covered = 0

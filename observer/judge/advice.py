@@ -1,6 +1,6 @@
-"""What to do about each reason: does it clear by itself, must somebody act, or is it over, and whose it is. Data only.
+"""What to do about each reason: does it clear by itself, must somebody act, is it over or not to be known, and whose it is.
 
-A reason that is not here is shown as written, without advice.
+Data only. A reason that is not here is shown as written, without advice.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ class Course(StrEnum):
     ACT = "Act"
     WAIT = "WaitThenAct"
     OVER = "Over"
+    STAYS = "StaysUnknown"
+    """Waiting does not answer it: what decides it is not read from here, by nature, by right or by installation."""
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -146,5 +148,5 @@ ADVICE: dict[tuple[str, str], Advice] = {
 def advice(kind: str, reason: str) -> Advice | None:
     """The row of a reason, or ``None`` for one that we do not know."""
     if reason == "NotObservable":
-        return Advice(Course.CLEARS, OBSERVER, "what decides this cannot be read from here")
+        return Advice(Course.STAYS, OBSERVER, "what decides this cannot be read from here")
     return ADVICE.get((kind, reason))

@@ -67,7 +67,9 @@ def _whole(inputs: DeploymentInputs, role: Role, replica: Replica) -> bool | Non
 
 
 def _unlisted(inputs: DeploymentInputs) -> str:
-    """Why nothing is known of quota: a list that failed, or a platform of which none is read."""
+    """Why nothing is known of quota: nobody looks for Workloads, none was read, or a list failed."""
+    if inputs.deployment.platform == inputs.facts.platform == "static":
+        return "the deployment is of a static file: nobody looks for Workloads"
     if inputs.deployment.complete and not inputs.facts.managed and not inputs.facts.sources:
         return "no Workloads are read on this platform"
     return "Workloads or Pods could not be listed"

@@ -205,6 +205,7 @@ _COURSES = {
     "Act": "Somebody must act",
     "WaitThenAct": "Wait, then act",
     "Over": "This is over and will not change",
+    "StaysUnknown": "This stays unknown",
 }
 
 

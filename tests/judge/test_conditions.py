@@ -159,6 +159,24 @@ def test_quota_reserved(target, given, expected):
     assert said(quota_reserved(inputs(target, facts=facts(**given)))) == expected
 
 
+@pytest.mark.parametrize(
+    ("base", "platform", "complete", "says"),
+    [
+        pytest.param(STATIC, "static", True, "static file: nobody looks for Workloads", id="static file"),
+        pytest.param(STATIC, "static", False, "static file: nobody looks for Workloads", id="unreadable static file"),
+        pytest.param(OTHER, "other", True, "no Workloads are read on this platform", id="platform without"),
+        pytest.param(OTHER, "other", False, "could not be listed", id="platform whose list failed"),
+        pytest.param(GPUSTACK, "gpustack", True, "could not be listed", id="platform with Workloads"),
+        pytest.param(STATIC, "gpustack", False, "could not be listed", id="facts have not come yet"),
+    ],
+)
+def test_quota_says_why_it_is_not_known(base, platform, complete, says):
+    target = msgspec.structs.replace(TWO, platform=platform, complete=complete)
+    found = quota_reserved(inputs(target, facts=facts(base)))
+    assert (found.status, found.reason) == (Status.UNKNOWN, "NotObservable")
+    assert says in found.message
+
+
 def test_quota_names_roles():
     target = deployment(role(name="prefill"), role(replica(member("b")), name="decode"))
     workloads = (load(role="prefill"), load(role="decode", reserved=False))
@@ -706,6 +724,10 @@ def test_parked_is_over_and_preempted_in_part_is_the_one_to_act_on():
     assert advice("QuotaReserved", "Parked").course.value == "Over"
     assert advice("QuotaReserved", "PreemptedInPart").course.value == "Act"
     assert advice("QuotaReserved", "Pending").course.value == "ClearsByItself"
+
+
+def test_what_cannot_be_read_from_here_does_not_clear_by_itself():
+    assert {advice(kind, "NotObservable").course.value for kind in (*USERS, *OURS)} == {"StaysUnknown"}
 
 
 def test_a_parked_deployment_misses_no_kind():
