@@ -93,7 +93,7 @@ def _status_heading(made: Json) -> Text:
     line = [
         f"{name} {value}"
         for name, value in (
-            ("roles", told["roleSummary"]),
+            ("roles", _summary(told)),
             ("endpoint", told.get("endpoint")),
             ("owner of the count", told.get("scaler", {}).get("binding")),
             ("last decision", told.get("scaler", {}).get("decision")),
@@ -104,6 +104,29 @@ def _status_heading(made: Json) -> Text:
     if converged.get("reason") not in {None, "NotConfigured"}:
         line.append(f"routers {converged['reason']} for {seconds(_since(converged.get('since'), made))}")
     return heading.append("\n" + "  ".join(line)) if line else heading
+
+
+_KINDS = {"Server": "servers", "Encode": "encoders", "Prefill": "prefillers", "Decode": "decoders"}
+
+
+def _summary(told: Json) -> str:
+    """The summary, which counts what is ready, and in words of how many that are wanted: ``2R2S`` alone is read as both."""
+    summary = str(told["roleSummary"])
+    counts: list[str] = []
+    routers, has_router, _ = summary.partition("R")
+    if has_router:
+        counts.append(f"routers {routers}")
+    for kind, plural in _KINDS.items():
+        roles = [role for role in told["roles"] if role["kind"] == kind]
+        if roles:
+            counts.append(f"{plural} {_sum(roles, 'ready')} of {_sum(roles, 'desired')}")
+    return f"{summary} (ready: {', '.join(counts)})" if summary and counts else summary
+
+
+def _sum(roles: Sequence[Json], name: str) -> str:
+    """The sum of a count over roles, ``?`` when one is not known."""
+    found = [role.get(name) for role in roles]
+    return "?" if None in found else number(sum(count or 0 for count in found))
 
 
 def _seen(condition: Json) -> bool:
@@ -234,7 +257,13 @@ def explanation(made: Json, *, width: int | None = None) -> Parts:
     return parts
 
 
-_COURSES = {"ClearsByItself": "clears by itself", "WaitThenAct": "wait, then act", "Act": "act", "Over": "over"}
+_COURSES = {
+    "ClearsByItself": "clears by itself",
+    "WaitThenAct": "wait, then act",
+    "Act": "act",
+    "Over": "over",
+    "StaysUnknown": "stays unknown",
+}
 
 
 def _finding(item: Json) -> list[str | Text]:

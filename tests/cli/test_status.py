@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
+from exporters import status_tables
 from observer.cli import main
 from tests.cli.serving import served
 from tests.exporters.judged import EVERYTHING, HELD, REVOKED, judged, role
@@ -78,6 +79,29 @@ def test_what_cannot_be_observed_is_counted_and_wide_names_it(server: None, caps
     assert "1 condition cannot be observed from here" in out
     _, wide, _ = run(capsys, "status", "chat", "-o", "wide")
     assert line(wide, "QuotaReserved")[:3] == ["QuotaReserved", "Unknown", "NotObservable"]
+
+
+@pytest.mark.parametrize(
+    ("summary", "roles", "shown"),
+    [
+        ("1R1S", [role()], "1R1S (ready: routers 1, servers 1 of 2)"),
+        ("2R3S", [role(ready=1), role(ready=2)], "2R3S (ready: routers 2, servers 3 of 4)"),
+        ("?R0P?D", [role(kind="Prefill", ready=0), role(kind="Decode", ready=None, desired=None)], "?R0P?D (ready: routers ?, prefillers 0 of 2, decoders ? of ?)"),
+        ("1E", [role(kind="Encode", desired=1), role(kind="Other")], "1E (ready: encoders 1 of 1)"),
+    ],
+    ids=["router", "two roles of a kind", "unknown", "no router"],
+)  # fmt: skip
+def test_the_summary_of_roles_says_that_it_counts_what_is_ready(monkeypatch, capsys, summary, roles, shown) -> None:
+    with served(Reports(judged(role_summary=summary, role_status=tuple(roles)))) as url:
+        monkeypatch.setenv("OBSERVER_SERVER", url)
+        _, out, _ = run(capsys, "status", "chat")
+    assert f"roles {shown}  " in out
+
+
+def test_what_cannot_be_observed_stays_unknown() -> None:
+    blind = {"type": "X", "status": "Unknown", "reason": "NotObservable", "advice": "StaysUnknown", "hint": "why"}
+    drawn = status_tables._finding(blind)
+    assert "stays unknown: why" in drawn
 
 
 def test_explain_is_three_sentences_then_the_rest(server: None, capsys) -> None:
