@@ -35,7 +35,7 @@ def cache_entries(values: PodValues) -> Iterator[CacheHit | Missing]:
 def _tier(values: PodValues, tier: Tier) -> CacheHit | Missing:
     unsupported = _unsupported(values, tier)
     if unsupported is not None:
-        return missing(values.name, tier.scope, unsupported)
+        return missing(values.name, tier.scope, unsupported, name=tier.scope)
     if tier.modes:
         return _by_mode(values, tier)
     return _hit(values, tier, values.window(tier.hits), values.window(tier.queries))
@@ -72,13 +72,15 @@ def _by_mode(values: PodValues, tier: Tier) -> CacheHit | Missing:
 def _hit(values: PodValues, tier: Tier, hits: Moved | Gap, queries: Moved | Gap) -> CacheHit | Missing:
     gap = next((part for part in (queries, hits) if isinstance(part, Gap)), None)
     if gap is not None:
-        return missing(values.name, tier.scope, gap.code)
+        return missing(values.name, tier.scope, gap.code, name=tier.scope)
     if isinstance(hits, Gap) or isinstance(queries, Gap) or hits.span != queries.span:
-        return missing(values.name, tier.scope, MissingCode.INCOMPATIBLE_DENOMINATOR)
+        return missing(values.name, tier.scope, MissingCode.INCOMPATIBLE_DENOMINATOR, name=tier.scope)
     if hits.increase > queries.increase:
-        return missing(values.name, tier.scope, MissingCode.INCOMPATIBLE_DENOMINATOR)
+        return missing(values.name, tier.scope, MissingCode.INCOMPATIBLE_DENOMINATOR, name=tier.scope)
     if queries.increase == 0:
-        return missing(values.name, tier.scope, MissingCode.IDLE if values.idle else MissingCode.NO_QUERIES)
+        return missing(
+            values.name, tier.scope, MissingCode.IDLE if values.idle else MissingCode.NO_QUERIES, name=tier.scope
+        )
     stale = State.STALE in {hits.state, queries.state}
     return CacheHit(
         pod=values.name,

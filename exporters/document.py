@@ -100,7 +100,9 @@ def _assembled(
         latency=_or_unset(by_pod[Section.LATENCY]),
         traffic=_or_unset(by_pod[Section.TRAFFIC]),
         transfer=_or_unset(by_pod[Section.TRANSFER]),
-        missing=_or_unset(sorted(set(gaps), key=lambda entry: (entry.pod, entry.source, str(entry.code)))),
+        missing=_or_unset(
+            sorted(set(gaps), key=lambda entry: (entry.pod, entry.source, str(entry.code), str(entry.name)))
+        ),
         partial=any(REASONS[MissingCode(gap.code)].partial for gap in gaps if isinstance(gap.code, str)),
         coverage=people.coverage(),
         skipped=people.skipped or UNSET,
@@ -202,14 +204,14 @@ def _entries(scope: str, place: Place, sections: frozenset[Section]) -> Iterator
 
 def _level(values: PodValues, entry: Entry) -> Level | Missing | None:
     if entry.unsupported is not None:
-        return missing(values.name, entry.name, entry.unsupported)
+        return missing(values.name, entry.name, entry.unsupported, name=entry.name)
     found = values.level(values.first(entry.signals))
     if isinstance(found, Level):
         return found
     if entry.optional and found.code in {MissingCode.ABSENT, MissingCode.UNSUPPORTED_SOURCE}:
         return None
     code = entry.absent_as if entry.absent_as and found.code is MissingCode.ABSENT else found.code
-    return missing(values.name, found.source, code)
+    return missing(values.name, found.source, code, name=entry.name)
 
 
 def _gauge(entry: Entry, scope: str, parts: list[Level]) -> Gauge:

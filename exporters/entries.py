@@ -111,7 +111,7 @@ def window_entry(values: PodValues, entry: Entry) -> WindowEntry | Missing | Non
     code = _adjusted(values, entry, found.code)
     if entry.optional and code in _QUIET:
         return None
-    return missing(values.name, found.source, code)
+    return missing(values.name, found.source, code, name=entry.name)
 
 
 def _filtered(values: PodValues, signal: str, at_least: tuple[str, int]) -> Moved | Gap:
@@ -225,22 +225,23 @@ def _bounded(shown: WindowEntry | Missing, certain: float | None, by: float) -> 
 
 def _shown(values: PodValues, name: str, unit: str, found: Moved | Gap) -> WindowEntry | Missing:
     if isinstance(found, Gap):
-        return missing(values.name, found.source, found.code)
+        return missing(values.name, found.source, found.code, name=name)
     return written(values, name, unit, found, histogram=False)
 
 
 def _ratio(values: PodValues, requests: Moved | Gap, failed: Moved | Gap) -> WindowEntry | Missing:
+    name = "error-ratio"
     source = f"{failed.source}+{requests.source}" if failed.source not in requests.source else requests.source
     if isinstance(requests, Gap):
-        return missing(values.name, source, requests.code)
+        return missing(values.name, source, requests.code, name=name)
     if isinstance(failed, Gap):
-        return missing(values.name, source, failed.code)
+        return missing(values.name, source, failed.code, name=name)
     if requests.span != failed.span:
-        return missing(values.name, source, MissingCode.DIFFERENT_WINDOWS)
+        return missing(values.name, source, MissingCode.DIFFERENT_WINDOWS, name=name)
     if requests.increase == 0:
-        return missing(values.name, source, MissingCode.IDLE if values.idle else MissingCode.NO_REQUESTS)
+        return missing(values.name, source, MissingCode.IDLE if values.idle else MissingCode.NO_REQUESTS, name=name)
     if failed.increase > requests.increase:
-        return missing(values.name, source, MissingCode.ERRORS_EXCEED_REQUESTS)
+        return missing(values.name, source, MissingCode.ERRORS_EXCEED_REQUESTS, name=name)
     lossy = requests.lossy or failed.lossy
-    entry = written(values, "error-ratio", "fraction", replace(requests, lossy=lossy), histogram=False)
+    entry = written(values, name, "fraction", replace(requests, lossy=lossy), histogram=False)
     return replace(entry, source=source, value=failed.increase / requests.increase)

@@ -66,9 +66,10 @@ class Roster(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def missing(pod: str, source: str, code: MissingCode, detail: str = "") -> Missing:
-    """An entry of ``missing[]`` with its sentence."""
-    return Missing(pod=pod, source=source, code=code.value, reason=REASONS[code].text(detail))
+def missing(pod: str, source: str, code: MissingCode, detail: str = "", *, name: str = "") -> Missing:
+    """An entry of ``missing[]`` with its sentence; ``name`` is the value's, empty where it is of a whole Pod or role."""
+    reason = REASONS[code].text(detail)
+    return Missing(pod=pod, source=source, code=code.value, reason=reason, name=name or msgspec.UNSET)
 
 
 def skip_code(member: Member) -> SkipCode | None:

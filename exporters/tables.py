@@ -257,7 +257,9 @@ def targets(items: Sequence[Json], *, wide: bool = False, width: int | None = No
 LEVELS = columns_of("LEVEL, SCOPE, VALUE>, UNIT 2, PODS> 4, AGE> 3, STATE, SOURCE~ 1")
 WINDOWS = columns_of("WINDOW, POD^, VALUE>, P50> 1, P90> 1, P99> 1, SAMPLES> 2, OVER> 4, AGE> 5, STATE, SOURCE~ 6")
 CACHES = columns_of("CACHE, POD^, RATE>, HITS> 1, QUERIES> 1, OVER> 3, AGE> 4, STATE, SOURCE~ 5")
-MISSING = columns_of("MISSING, POD^, SOURCE^, REASON/")
+MISSING = columns_of("MISSING, SIGNAL, POD^, SOURCE^, REASON/")
+ALL = "everything"
+"""What is missing where nothing of a Pod or role was read."""
 
 
 def document(made: Json, *, wide: bool = False, width: int | None = None) -> list[Table | Text]:
@@ -281,7 +283,7 @@ def document(made: Json, *, wide: bool = False, width: int | None = None) -> lis
     caches = [_cache(hit) for hit in made.get("cacheHits", ())]
     gaps = made.get("missing", ())
     lacks = [_lack(gap, gap["pod"]) for gap in gaps] if wide else _grouped(gaps)
-    missing = columns_of("MISSING, POD, SOURCE~, REASON~") if wide else MISSING
+    missing = columns_of("MISSING, SIGNAL, POD, SOURCE~, REASON~") if wide else MISSING
     hint = [Text("-o wide has a line for each Pod, and every reason whole", "dim")] if lacks and not wide else []
     for columns, rows in ((LEVELS, levels), (WINDOWS, windows), (CACHES, caches), (missing, lacks)):
         if rows:
@@ -302,17 +304,18 @@ def _cache(hit: Json) -> list[Text]:
 
 def _grouped(gaps: Sequence[Json]) -> list[list[Text]]:
     """A line for each reason: the Pod it holds for, or how many they are."""
-    pods: dict[tuple[str, str, str], list[str]] = {}
-    first: dict[tuple[str, str, str], Json] = {}
+    pods: dict[tuple[str, ...], list[str]] = {}
+    first: dict[tuple[str, ...], Json] = {}
     for gap in gaps:
-        key = (gap.get("code", ""), gap["source"], gap["reason"])
+        key = (gap.get("code", ""), gap.get("name", ""), gap["source"], gap["reason"])
         pods.setdefault(key, []).append(gap["pod"])
         first.setdefault(key, gap)
     return [_lack(first[key], named[0] if len(named) == 1 else f"{len(named)} Pods") for key, named in pods.items()]
 
 
 def _lack(gap: Json, pods: str) -> list[Text]:
-    return cells_of([Text(gap.get("code", ""), "yellow"), pods or UNKNOWN, gap["source"], gap["reason"]])
+    code, name = Text(gap.get("code", ""), "yellow"), gap.get("name", ALL)
+    return cells_of([code, name, pods or UNKNOWN, gap["source"], gap["reason"]])
 
 
 def _freshness(entry: Json) -> list[str | Text]:

@@ -98,12 +98,16 @@ class WindowEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A value that is not there, and why: ``code`` for machines, ``reason`` for people. ``pod`` may be empty."""
+    """A value that is not there, and why: ``code`` for machines, ``reason`` for people. ``pod`` may be empty.
+
+    ``name`` is the entry that would stand there; several entries may be made of one source. Absent for a whole Pod.
+    """
 
     pod: str
     source: str
     reason: str
     code: str | msgspec.UnsetType = msgspec.UNSET
+    name: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -676,6 +676,18 @@ def test_what_routers_count(software: str, values, samples, gaps, partial: bool)
     assert {(short(m.source), m.code) for m in made.missing if m.pod == "router-0"} == gaps
     assert len(set(made.missing)) == len(made.missing)
     assert made.partial is partial
+    lacking = [m.name for m in made.missing if m.pod == "router-0" and m.source != "scrape"]
+    assert all(lacking), "a value that is missing has a name"
+    assert not set(lacking) & set(samples), "no value is there and missing"
+
+
+def test_what_is_missing_is_told_apart_where_two_values_have_one_source() -> None:
+    made = document(router("vllm_router", *ROUTER_CASES["vllm router: nothing failed yet"][1]))
+    assert [m.name for m in made.missing if "+" in m.source] == ["error-ratio"]
+    assert {m.name for m in made.missing if m.source == "vllm_router_retries_exhausted_total"} == {
+        "failed-requests",
+        "retries-exhausted",
+    }
 
 
 def test_the_error_ratio_is_failures_over_requests() -> None:

@@ -237,6 +237,16 @@ def test_what_is_missing_for_one_reason_is_one_line() -> None:
     assert sum("chat-" in line for line in whole) == 5
 
 
+@pytest.mark.parametrize("wide", [False, True])
+def test_what_is_missing_names_the_value(wide: bool) -> None:
+    gap = {"pod": "r", "code": "NotYet", "source": "requests+retries", "reason": "why"}
+    gaps = [gap | {"name": "error-ratio"}, gap | {"name": "failed-requests"}, gap | {"source": "scrape"}]
+    head = {"metadata": {"name": "chat", "namespace": "prod"}, "timestamp": "t", "partial": True, "missing": gaps}
+    lines = printed(Group(*tables.document(head, wide=wide, width=100)), 100)
+    assert lines[1].split() == ["MISSING", "SIGNAL", "POD", "SOURCE", "REASON"]
+    assert [line.split()[1] for line in lines[2:5]] == ["error-ratio", "failed-requests", "everything"]
+
+
 def test_a_moment_is_shown_as_a_time() -> None:
     assert tables.amount(1_800_000_000.0, "unix-seconds") == "2027-01-15T08:00:00.000Z"
     assert tables.amount(1e300, "unix-seconds").endswith("G")
