@@ -150,6 +150,7 @@ class SimulatedEngine(ABC):
     async def close(self) -> None:
         """Die for good and give the port back."""
         await self.die()
+        self.hook.closed()
         await self.listener.close()
 
     def exposition(self) -> bytes:

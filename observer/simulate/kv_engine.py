@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from observer.simulate.kv_publisher import Encoding, KvPublisher, PublisherOptions
+from observer.simulate.ports import held_run
 from router_contract.targets import KvEventSource
 
 
@@ -17,6 +18,7 @@ class KvEventPublishers:
     def __init__(self, options: Sequence[PublisherOptions], wall: Callable[[], float]) -> None:
         self.publishers = tuple(KvPublisher(option, wall) for option in options)
         self._readers: list[tuple[asyncio.AbstractEventLoop, int]] = []
+        self._held = False
 
     @classmethod
     def for_engine(
@@ -38,11 +40,37 @@ class KvEventPublishers:
         )
 
     def started(self) -> None:
-        """A new process life: sockets open at the former addresses, sequences begin at 0."""
+        """A new process life: sockets open at the former addresses, sequences begin at 0.
+
+        Raises ``OSError`` or ``zmq.ZMQError`` where a port cannot be had; then no rank's socket is left open.
+        """
         self.stopped()
-        for publisher in self.publishers:
-            publisher.start()
-            self._serve(publisher)
+        started = False
+        try:
+            self._hold()
+            for publisher in self.publishers:
+                publisher.start()
+                self._serve(publisher)
+            started = True
+        finally:
+            if not started:
+                self.closed()
+
+    def _hold(self) -> None:
+        """Before the first life: SGLang tells the first rank's port only and the others follow it, so they are a run."""
+        chosen = [each for each in self.publishers if not (each.options.port or each.options.replay_port)]
+        if self._held or len(chosen) < 2:
+            return
+        live = held_run(len(chosen), chosen[0].options.host)
+        try:
+            replay = held_run(len(chosen), chosen[0].options.host)
+        except OSError:
+            for port in live:
+                port.close()
+            raise
+        for publisher, one, other in zip(chosen, live, replay, strict=True):
+            publisher.hold(one, other)
+        self._held = True
 
     def _serve(self, publisher: KvPublisher) -> None:
         descriptor = publisher.replay_fd()
@@ -53,13 +81,20 @@ class KvEventPublishers:
             publisher.pump()
 
     def stopped(self) -> None:
-        """The process is gone."""
+        """The process is gone; its ports stay held."""
         for loop, descriptor in self._readers:
             if not loop.is_closed():
                 loop.remove_reader(descriptor)
         self._readers.clear()
         for publisher in self.publishers:
             publisher.stop()
+
+    def closed(self) -> None:
+        """No life follows; every port is given back."""
+        self.stopped()
+        self._held = False
+        for publisher in self.publishers:
+            publisher.close()
 
     def stored(
         self, rank: int, hashes: Sequence[int], parent: int | None, token_ids: Sequence[int], block_size: int

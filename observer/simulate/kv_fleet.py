@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Awaitable, Callable
 
 from observer.clock import Clock
@@ -14,26 +13,6 @@ from observer.simulate.spec import RoleSpec
 from router_contract.targets import RoleKind
 
 SILENT_KINDS = (RoleKind.DECODE, RoleKind.ENCODE)
-ATTEMPTS = 200
-
-
-def port_run(count: int) -> int:
-    """The first of ``count`` consecutive loopback ports that are free now. Raises `OSError` when none was found."""
-    for _ in range(ATTEMPTS):
-        held: list[socket.socket] = []
-        try:
-            first = socket.create_server(("127.0.0.1", 0))
-            held.append(first)
-            start = int(first.getsockname()[1])
-            held += [socket.create_server(("127.0.0.1", start + offset)) for offset in range(1, count)]
-        except (OSError, OverflowError):
-            continue
-        else:
-            return start
-        finally:
-            for each in held:
-                each.close()
-    raise OSError(f"no run of {count} free loopback ports in {ATTEMPTS} attempts")
 
 
 def publishing(clock: Clock) -> HookFactory:
@@ -43,9 +22,7 @@ def publishing(clock: Clock) -> HookFactory:
         if role.kind in SILENT_KINDS:
             return NoKvEvents()
         spec = role.engine
-        # SGLang tells the first rank's port only and the others follow it, so its ports are a run.
-        ports = (port_run(spec.dp_size), port_run(spec.dp_size)) if spec.dp_size > 1 else (0, 0)
-        options = PublisherOptions(topic=f"kv@{name}@{spec.model}", port=ports[0], replay_port=ports[1])
+        options = PublisherOptions(topic=f"kv@{name}@{spec.model}")
         return KvEventPublishers.for_engine(spec.dp_size, lambda: clock.now().wall, options)
 
     return hook

@@ -24,6 +24,10 @@ class KvEventHook(Protocol):
         """The process is gone; sockets close and nothing is announced."""
         ...
 
+    def closed(self) -> None:
+        """No life follows; ports are given back."""
+        ...
+
     def stored(
         self, rank: int, hashes: Sequence[int], parent: int | None, token_ids: Sequence[int], block_size: int
     ) -> None:
@@ -50,6 +54,9 @@ class NoKvEvents:
         """Nothing to do."""
 
     def stopped(self) -> None:
+        """Nothing to do."""
+
+    def closed(self) -> None:
         """Nothing to do."""
 
     def stored(

@@ -7,7 +7,6 @@ connect where it should bind.
 
 from __future__ import annotations
 
-import errno
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -16,6 +15,7 @@ from typing import Any
 import msgspec
 import zmq
 
+from observer.simulate.ports import HeldPort
 from router_contract.kv_events import END_SEQUENCE
 
 
@@ -27,7 +27,7 @@ class Encoding(StrEnum):
 
 
 class PublisherOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank's sockets and words. Port 0 lets the system choose at the first start; later lives keep it.
+    """One rank's sockets and words. Port 0 lets the system choose at the first start; it is held for later lives.
 
     ``replay_topic_frame`` is how later engines answer. High-water marks are messages, 0 unlimited; buffers bytes.
     """
@@ -48,9 +48,6 @@ class PublisherOptions(msgspec.Struct, frozen=True, kw_only=True):
     connect: bool = False
 
 
-_BINDS = 5
-
-
 class KvPublisher:
     """One rank's publisher. Not safe between threads: `publish` and `pump` are called by one."""
 
@@ -63,6 +60,8 @@ class KvPublisher:
         self.connect = options.connect
         self.endpoint = ""
         self.replay_endpoint: str | None = None
+        self._held: HeldPort | None = None
+        self._held_replay: HeldPort | None = None
         self._wall = wall
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._pub: zmq.Socket[bytes] | None = None
@@ -76,52 +75,79 @@ class KvPublisher:
         """The last sequence of this life, -1 before any."""
         return self._sequence
 
+    def hold(self, live: HeldPort, replay: HeldPort) -> None:
+        """Use these ports, which are closed with this, instead of the options'. Before the first life."""
+        self._held, self._held_replay = live, replay
+
     def start(self) -> None:
-        """Begin a life: nothing is remembered, sequence 0 comes next, addresses stay. Raises ``zmq.ZMQError``."""
+        """Begin a life: nothing is remembered, sequence 0 comes next, addresses stay.
+
+        Raises ``OSError`` or ``zmq.ZMQError`` where a port cannot be had; then nothing of this life is left open.
+        """
         self.stop()
         self._sequence = -1
         self._buffer.clear()
         self._delayed = None
+        started = False
+        try:
+            self._open()
+            started = True
+        finally:
+            if not started:
+                self.close()
+
+    def _open(self) -> None:
+        options = self.options
+        if self._held is None:
+            self._held = HeldPort(options.host, options.port)
         self._context = zmq.Context()
         self._pub = self._context.socket(zmq.PUB)
-        self._pub.setsockopt(zmq.SNDHWM, self.options.high_water_mark)
-        if self.options.kernel_buffer >= 0:
-            self._pub.setsockopt(zmq.SNDBUF, self.options.kernel_buffer)
-        self.endpoint = self._listen(self._pub, self.endpoint, self.options.port, connect=self.connect)
-        if self.options.replay:
+        self._pub.setsockopt(zmq.SNDHWM, options.high_water_mark)
+        self.endpoint = self._reach(self._pub, self._held, options.kernel_buffer, connect=self.connect)
+        if options.replay:
+            if self._held_replay is None:
+                self._held_replay = HeldPort(options.host, options.replay_port)
             self._router = self._context.socket(zmq.ROUTER)
-            self._router.setsockopt(zmq.SNDHWM, self.options.replay_high_water_mark)
-            self.replay_endpoint = self._listen(self._router, self.replay_endpoint or "", self.options.replay_port)
+            self._router.setsockopt(zmq.SNDHWM, options.replay_high_water_mark)
+            self.replay_endpoint = self._reach(self._router, self._held_replay, -1)
 
-    def _listen(self, socket: zmq.Socket[bytes], before: str, port: int, *, connect: bool = False) -> str:
+    def _reach(self, socket: zmq.Socket[bytes], held: HeldPort, buffer: int, *, connect: bool = False) -> str:
+        """Bind at the port, or connect to it; the address."""
         host = self.options.host
         socket.setsockopt(zmq.LINGER, 0)
         if ":" in host:
             socket.setsockopt(zmq.IPV6, 1)
             host = f"[{host}]"
-        wanted = before or f"tcp://{host}:{port or '*'}"
-        if connect and not wanted.endswith("*"):
-            socket.connect(wanted)
-            return wanted
-        for attempt in range(_BINDS):
-            try:
-                socket.bind(wanted)
-                break
-            except zmq.ZMQError as error:
-                # A port that the system hands out may be reserved by a socket that does not listen yet; ask for another.
-                if error.errno != errno.EADDRINUSE or not wanted.endswith("*") or attempt == _BINDS - 1:
-                    raise
-        return socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+        endpoint = f"tcp://{host}:{held.port}"
+        if connect:
+            socket.setsockopt(zmq.SNDBUF, buffer)
+            socket.connect(endpoint)
+            return endpoint
+        listening = held.listen(send_buffer=buffer)
+        listening.setblocking(False)
+        try:
+            # ZMQ binds by itself without SO_REUSEPORT; a listener that is given to it is its own from then on.
+            socket.setsockopt(zmq.USE_FD, listening.fileno())
+            socket.bind(endpoint)
+        except zmq.ZMQError:
+            listening.close()
+            raise
+        listening.detach()
+        return endpoint
 
     def stop(self) -> None:
-        """End this life at once: what was not sent is gone."""
-        for socket in (self._pub, self._router):
-            if socket is not None:
-                socket.close(linger=0)
-        self._pub = self._router = None
+        """End this life at once: what was not sent is gone. The ports stay held for the next one."""
         if self._context is not None:
-            self._context.term()
-            self._context = None
+            self._context.destroy(linger=0)  # with every socket, also those of a start that did not come to its end
+        self._pub = self._router = self._context = None
+
+    def close(self) -> None:
+        """End for good and give the ports back."""
+        self.stop()
+        for held in (self._held, self._held_replay):
+            if held is not None:
+                held.close()
+        self._held = self._held_replay = None
 
     def replay_fd(self) -> int | None:
         """The descriptor that becomes readable when a replay is asked; call `pump` then."""

@@ -41,8 +41,13 @@ def sent_back(listener: socket.socket) -> None:
             return
 
 
+def beside(port: int) -> socket.socket:
+    """A listener on a port that a publisher holds while it is down."""
+    return socket.create_server(("127.0.0.1", port), reuse_port=True)
+
+
 async def wrong_echo(port: int, broken: Callable[[], bool]) -> None:
-    with socket.create_server(("127.0.0.1", port)) as listener:
+    with beside(port) as listener:
         await asyncio.to_thread(sent_back, listener)
         await seen(broken)
 
@@ -51,6 +56,7 @@ async def wrong_kind(port: int, broken: Callable[[], bool]) -> None:
     context = zmq.Context()
     rep = context.socket(zmq.REP)
     try:
+        rep.setsockopt(zmq.USE_FD, beside(port).detach())
         rep.bind(f"tcp://127.0.0.1:{port}")
         await seen(broken)
     finally:

@@ -247,7 +247,7 @@ async def test_dp_ranks_are_streams_of_their_own_and_a_silent_one_shows():
             assert (summary.key.rank, silent.key.rank) == (0, 1)
             assert silent.last_event is None
     finally:
-        engine.stopped()
+        engine.closed()
 
 
 @pytest.mark.parametrize("fault", ["kv-lose", "kv-reorder", "kv-encoding", "kv-clear", "kv-restart"])
@@ -270,7 +270,7 @@ async def test_faults_by_name_end_in_what_the_publisher_holds(fault):
             assert summary.history is History.COMPLETE
             assert summary.approximate == ()
     finally:
-        engine.stopped()
+        engine.closed()
 
 
 async def test_a_publisher_that_connects_outwards_is_never_live_until_healed():
@@ -286,7 +286,7 @@ async def test_a_publisher_that_connects_outwards_is_never_live_until_healed():
             FAULTS["kv-heal"](engine)
             await until(collector, live(0))
     finally:
-        engine.stopped()
+        engine.closed()
 
 
 async def test_a_dead_replay_endpoint_leaves_history_partial_and_is_counted():

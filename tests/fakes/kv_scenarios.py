@@ -73,7 +73,7 @@ class Served:
     def close(self) -> None:
         self._stop.set()
         self._thread.join()
-        self.publisher.stop()
+        self.publisher.close()
 
     def source(self, name: str = "pod-0") -> StreamSource:
         endpoints = KvEventSource(

@@ -41,7 +41,7 @@ def publisher():
     made = KvPublisher(PublisherOptions(buffer_steps=4), time.time)
     made.start()
     yield made
-    made.stop()
+    made.close()
 
 
 @pytest.mark.parametrize("topic_frame", [True, False])
@@ -57,7 +57,7 @@ def test_a_replay_begins_at_the_oldest_held_and_ends_with_the_marker(topic_frame
         assert [message.sequence for message in messages if isinstance(message, LiveMessage)] == [3, 4, 5, 6]
         assert isinstance(messages[-1], ReplayEnd)
     finally:
-        publisher.stop()
+        publisher.close()
 
 
 def test_a_malformed_request_is_answered_by_nothing(publisher):
@@ -88,7 +88,7 @@ def test_events_decode_the_same_in_every_encoding(encoding, byte_hashes):
         assert (events[0]["token_ids"], events[0]["medium"], events[0]["group_idx"]) == ([1, 2, 3, 4], "CPU", 1)
         assert events[1]["block_hashes"] == [one]
     finally:
-        publisher.stop()
+        publisher.close()
 
 
 def test_a_new_life_begins_at_zero_on_the_same_ports(publisher):
@@ -121,7 +121,7 @@ async def test_an_engine_has_one_publisher_a_rank_behind_the_hook():
         for fault in FAULTS.values():
             fault(engine)
     finally:
-        hook.stopped()
+        hook.closed()
 
 
 def test_stated_ports_count_upwards_by_rank():

@@ -203,7 +203,7 @@ class Publishers:
         self._stop.set()
         self._thread.join()
         for each in self.publishers:
-            each.stop()
+            each.close()
 
 
 class Names:
