@@ -112,8 +112,8 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     clock = SystemClock()
     async with SimulatedFleet(clock=clock, hooks=publishing(clock)) as fleet:
         made = World(fleet, tmp_path / "fleet.yaml")
-        await made.start()
         try:
+            await made.start()
             await made.until(lambda watcher: watcher.source.ready()[0] and not watcher.page.board.waiting())
             yield made
         finally:
