@@ -24,6 +24,7 @@ from router_contract.kv_streams import (
     KvStreamSummary,
     ReceiverSummary,
     Residency,
+    StaleBlocks,
 )
 from router_contract.readings import Instant
 from router_contract.targets import DeploymentKey
@@ -52,6 +53,10 @@ class KvSource(Protocol):
 
     def kv_index(self, deployment: DeploymentKey) -> KvIndexSummary:
         """The block index of one deployment."""
+        ...
+
+    def kv_size(self, deployment: DeploymentKey) -> KvIndexSummary:
+        """What that index takes, without what it holds."""
         ...
 
     def kv_lookup(self, deployment: DeploymentKey, hashes: Sequence[Hash], model: str | None) -> KvLookup:
@@ -105,6 +110,7 @@ def stream_document(stream: KvStreamSummary, now: Instant) -> dict[str, Any]:
         "churnBlocksPerSecond": round(stream.churn_blocks_per_second, 3),
         "blockSize": stream.block_size,
         "statedRank": stream.wrong_rank,
+        "stale": _moment(stream.stale_since, now),
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -116,7 +122,7 @@ def kv_document(source: KvSource, key: DeploymentKey) -> dict[str, Any]:
         "metadata": {"namespace": key.namespace, "name": key.name},
         "timestamp": rfc3339(now.wall),
         "streams": [stream_document(stream, now) for stream in source.kv_streams(key)],
-        "residency": [_residency(item) for item in index.residency],
+        "residency": [_residency(item, now) for item in index.residency],
         "index": {
             "estimatedBytes": index.estimated_bytes,
             "budgetBytes": index.budget_bytes,
@@ -152,7 +158,7 @@ def _holding(item: Holding) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _residency(item: Residency) -> dict[str, Any]:
+def _residency(item: Residency, now: Instant) -> dict[str, Any]:
     found = {
         "space": {_camel(name): value for name, value in msgspec.to_builtins(item.space).items()},
         "medium": item.medium,
@@ -161,8 +167,15 @@ def _residency(item: Residency) -> dict[str, Any]:
         "total": item.total,
         "shared": item.shared,
         "redundancy": None if item.redundancy is None else round(item.redundancy, 4),
+        "stale": [_stale(each, now) for each in item.stale] or None,
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _stale(item: StaleBlocks, now: Instant) -> dict[str, Any]:
+    """What a stream apart held when it was last heard; no count has it."""
+    named = {"pod": item.member, "uid": item.key.member_uid, "rank": item.key.rank, "blocks": item.blocks}
+    return named | {"since": _moment(item.since, now)}
 
 
 def _moment(at: Instant | None, now: Instant) -> dict[str, Any] | None:

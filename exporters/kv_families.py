@@ -62,7 +62,26 @@ def kv_families(source: KvSource) -> tuple[Family, ...]:
         family(
             "modeldeployment_kv_event_history_complete", "1 when the whole history is known.", _complete, kind=gauge
         ),
-        family("modeldeployment_kv_index_blocks", "Blocks held, by tier.", _blocks, "tier", kind=gauge),
+        family(
+            "modeldeployment_kv_index_blocks",
+            "Blocks held, by tier, of a stream that is connected.",
+            _blocks,
+            "tier",
+            kind=gauge,
+        ),
+        family(
+            "modeldeployment_kv_index_stale_blocks",
+            "Blocks last heard of, by tier, of a stream without a connection.",
+            _stale_blocks,
+            "tier",
+            kind=gauge,
+        ),
+        family(
+            "modeldeployment_kv_event_stale_since_timestamp_seconds",
+            "When the connection was lost, of a stream without one that nothing has confirmed since.",
+            _stale_since,
+            kind=gauge,
+        ),
         family("modeldeployment_kv_index_bytes", "Estimated size in our index, by tier.", _bytes, "tier", kind=gauge),
         family("modeldeployment_kv_index_unanchored_blocks", "Blocks whose parent is unknown.", _loose, kind=gauge),
         family(
@@ -133,6 +152,21 @@ def _complete(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]
 
 
 def _blocks(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
+    if stream.stale_since is None:
+        yield from _held(stream)
+
+
+def _stale_blocks(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
+    if stream.stale_since is not None:
+        yield from _held(stream)
+
+
+def _stale_since(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
+    if stream.stale_since is not None:
+        yield (), stream.stale_since.wall
+
+
+def _held(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
     for medium in stream.media:
         yield (medium.medium,), medium.blocks
 
@@ -149,7 +183,7 @@ def _loose(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
 def _budgets(source: KvSource) -> Iterator[Row]:
     """The budget of each deployment that has a stream; the others have no index."""
     for key in sorted({stream.key.deployment for stream in source.kv_streams()}):
-        yield (key.namespace, key.name), source.kv_index(key).budget_bytes
+        yield (key.namespace, key.name), source.kv_size(key).budget_bytes
 
 
 def _approximate(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -133,7 +133,8 @@ class KvStreamSummary(msgspec.Struct, frozen=True, kw_only=True):
     ``last_event`` is the instant the last batch with events was applied ("how old"), ``last_batch`` that of any
     batch, ``confirmed`` when a replay last said that nothing is missing. ``since`` is when ``state`` was entered.
     ``churn_blocks_per_second`` is removed blocks over the last minute. ``wrong_rank`` is a rank the publisher states
-    that differs from the one its port was said to be, ``None`` when none does.
+    that differs from the one its port was said to be, ``None`` when none does. ``stale_since`` is when a connection was
+    lost after which nothing was confirmed: what ``media`` counts is of then. ``None`` of any other stream.
     """
 
     source: StreamSource
@@ -153,6 +154,7 @@ class KvStreamSummary(msgspec.Struct, frozen=True, kw_only=True):
     churn_blocks_per_second: float = 0.0
     block_size: int | None = None
     wrong_rank: int | None = None
+    stale_since: Instant | None = None
 
     @property
     def key(self) -> StreamKey:
@@ -165,20 +167,32 @@ class KvStreamSummary(msgspec.Struct, frozen=True, kw_only=True):
         return sum(medium.blocks for medium in self.media)
 
 
+class StaleBlocks(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """What a stream without a connection held when it was last heard, ``since`` when it is apart."""
+
+    key: StreamKey
+    member: str
+    blocks: int
+    since: Instant
+
+
 class Residency(msgspec.Struct, frozen=True, kw_only=True):
-    """Blocks of one hash space, medium and group over the members of a deployment.
+    """Blocks of one hash space, medium and group over the members of a deployment whose streams are connected.
 
     ``unique`` distinct hashes, ``total`` (hash, holder) pairs, ``shared`` hashes with two or more holders;
     ``redundancy`` is total over unique, ``None`` where members may hash equal blocks differently or nothing is held.
+    ``stale`` has the streams without a connection; none of their blocks is counted. All counts are ``None`` where no
+    connected stream has told of such blocks, ``unique`` and ``shared`` also where too many stale ones are to be told apart.
     """
 
     space: HashSpace
     medium: str
     group: int
-    unique: int
-    total: int
-    shared: int
-    redundancy: float | None
+    unique: int | None = None
+    total: int | None = None
+    shared: int | None = None
+    redundancy: float | None = None
+    stale: tuple[StaleBlocks, ...] = ()
 
 
 class KvIndexSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -125,6 +125,10 @@ class KvPart:
         """The block index of one deployment."""
         return self.collector.index_summary(deployment)
 
+    def kv_size(self, deployment: DeploymentKey) -> KvIndexSummary:
+        """What that index takes, without what it holds."""
+        return self.collector.index_size(deployment)
+
     def kv_lookup(self, deployment: DeploymentKey, hashes: Sequence[Hash], model: str | None) -> KvLookup:
         """Who holds how long a prefix of these hashes."""
         return self.collector.lookup(deployment, hashes, model=model)

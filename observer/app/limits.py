@@ -40,8 +40,8 @@ class Indexes(Protocol):
         """Deployments with streams."""
         ...
 
-    def kv_index(self, deployment: DeploymentKey) -> KvIndexSummary:
-        """The index of one."""
+    def kv_size(self, deployment: DeploymentKey) -> KvIndexSummary:
+        """What the index of one takes."""
         ...
 
 
@@ -240,7 +240,7 @@ class LimitBook:
 
     def _of_blocks(self) -> Iterable[LimitReading]:
         told = self._settings.kv_events
-        held = [self._indexes.kv_index(key).estimated_bytes for key in self._indexes.kv_deployments()]
+        held = [self._indexes.kv_size(key).estimated_bytes for key in self._indexes.kv_deployments()]
         effect = "new blocks are not held and the stream says that it is approximate"
         for name, limit, use in (
             ("deploymentBudget", told.deployment_budget, max(held, default=0)),

@@ -21,8 +21,8 @@ class Events(Protocol):
         """Deployments with streams."""
         ...
 
-    def kv_index(self, deployment: DeploymentKey) -> KvIndexSummary:
-        """The index of one."""
+    def kv_size(self, deployment: DeploymentKey) -> KvIndexSummary:
+        """What the index of one takes."""
         ...
 
     def kv_receiver(self) -> ReceiverSummary:
@@ -43,7 +43,7 @@ class OwnCosts:
         """Every part, and what none of them explains."""
         readings, windows = memory(self._store.records())
         receiver = self._events.kv_receiver()
-        indexes = sum(self._events.kv_index(key).estimated_bytes for key in self._events.kv_deployments())
+        indexes = sum(self._events.kv_size(key).estimated_bytes for key in self._events.kv_deployments())
         shared = self._fetcher.shared
         parts = (
             MemoryPart(name="readings", bytes=readings, what="numbers of the last read of each target"),

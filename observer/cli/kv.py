@@ -40,7 +40,8 @@ def kv_show(asked: Asked, name: str) -> None:
 
     def draw(answer: Any, wide: bool, width: int | None) -> RenderableType:
         streams = streams_table(answer["streams"], wide=wide, width=width)
-        return grouped([streams, residency_table(answer["residency"], width=width)])
+        table = residency_table(answer["residency"], width=width)
+        return grouped([streams, table, *stale_lines(answer["residency"])])
 
     show(ask, asked.form, draw, asked.watch)
 
@@ -92,7 +93,11 @@ STREAMS = columns_of(
     "POD^, RANK> 3, STATE, HISTORY, BLOCKS, EVENTS> 2, GAPS> 1, MISSED> 1, LAST EVENT 4, APPROXIMATE 6"
 )
 STREAMS_WIDE = (*STREAMS, *columns_of("REPAIRED> 7, RESETS> 7, UNANCHORED> 7, ENDPOINT 8, DETAIL~ 5"))
-RESIDENCY = columns_of("ENGINE 5, HASHES 7, BLOCK SIZE> 6, MEDIUM, GROUP> 4, UNIQUE>, TOTAL>, SHARED>, REDUNDANCY> 1")
+RESIDENCY = columns_of(
+    "ENGINE 5, HASHES 7, BLOCK SIZE> 6, MEDIUM, GROUP> 4, UNIQUE>, TOTAL>, SHARED>, REDUNDANCY> 1, STALE> 2"
+)
+MOST_STALE = 10
+"""Streams apart that are named below the table."""
 HOLDINGS = columns_of("POD^, RANK> 3, BLOCKS>, TOKENS> 1, MEDIA 2, AGE> 4, STATE, HISTORY, APPROXIMATE 6")
 
 
@@ -104,6 +109,7 @@ def streams_table(streams: list[dict[str, Any]], *, wide: bool, width: int | Non
         blocks = " ".join(f"{medium['medium']}:{medium['blocks']}" for medium in stream["media"])
         # A stream that never said anything holds what nobody knows.
         blocks = blocks or ("0" if stream.get("lastEvent") else "-")
+        blocks += " stale" if "stale" in stream else ""
         last = stream.get("lastEvent")
         cells = [
             stream["pod"],
@@ -132,15 +138,34 @@ def streams_table(streams: list[dict[str, Any]], *, wide: bool, width: int | Non
 
 
 def residency_table(residency: list[dict[str, Any]], *, width: int | None = None) -> Table:
-    """How blocks are shared between members, by hash space, medium and group."""
+    """How blocks are shared between members, by hash space, medium and group.
+
+    ``STALE`` has what streams without a connection last said; the other counts have none of it.
+    """
     rows = []
     for item in residency:
         space = item["space"]
-        counts = (str(item[name]) for name in ("unique", "total", "shared"))
+        counts = (str(item.get(name, "-")) for name in ("unique", "total", "shared"))
         redundancy = f"{item['redundancy']:.2f}" if "redundancy" in item else "unknown"
+        stale = str(sum(each["blocks"] for each in item.get("stale", ())))
         names = [f"{space['engine']} {space['version']}".strip(), space["hashType"], str(space["blockSize"])]
-        rows.append(cells_of([*names, item["medium"], str(item["group"]), *counts, redundancy]))
+        rows.append(cells_of([*names, item["medium"], str(item["group"]), *counts, redundancy, stale]))
     return grid(RESIDENCY, rows, width)
+
+
+def stale_lines(residency: list[dict[str, Any]]) -> list[Text]:
+    """Whose blocks the counts leave out, and for how long that stream has had no connection."""
+    found: dict[tuple[str, int], tuple[float, int]] = {}
+    for each in (each for item in residency for each in item.get("stale", ())):
+        stream = (each["pod"], each["rank"])
+        age, blocks = each["since"]["ageSeconds"], found.get(stream, (0.0, 0))[1]
+        found[stream] = (age, blocks + each["blocks"])
+    lines = [
+        Text(f"Not counted: {blocks} blocks of {pod} rank {rank}, whose stream lost its connection {age:.0f} s ago.")
+        for (pod, rank), (age, blocks) in sorted(found.items())[:MOST_STALE]
+    ]
+    more = len(found) - len(lines)
+    return [*lines, Text(f"Nor are those of {more} more streams without a connection.")] if more > 0 else lines
 
 
 def holdings_picture(answer: dict[str, Any], *, width: int | None = None) -> RenderableType:

@@ -153,18 +153,22 @@ class KvCollector:
 
     def index_summary(self, deployment: DeploymentKey) -> KvIndexSummary:
         """Residency and size of one deployment's index."""
-        return self._ledger.index_summary(deployment)
+        return self._ledger.index_summary(deployment, self._pairs(deployment))
+
+    def index_size(self, deployment: DeploymentKey) -> KvIndexSummary:
+        """Its size alone, which takes no time."""
+        return self._ledger.index_size(deployment)
+
+    def _pairs(self, deployment: DeploymentKey) -> list[tuple[StreamBlocks, Stream]]:
+        found = (each for key, each in self._by_key.items() if key.deployment == deployment)
+        return [(each.blocks, each.stream) for each in found]
 
     def lookup(self, deployment: DeploymentKey, hashes: Sequence[Hash], *, model: str | None = None) -> KvLookup:
         """Who holds how long a prefix of these hashes (all integers or all bytes), longest first."""
         return self._ledger.lookup(
             deployment,
             hashes,
-            [
-                (subscription.blocks, subscription.stream)
-                for key, subscription in self._by_key.items()
-                if key.deployment == deployment
-            ],
+            self._pairs(deployment),
             self._clock.now(),
             model=model,
         )

@@ -241,6 +241,7 @@ class StreamBlocks:
             churn_blocks_per_second=self.churn(now),
             block_size=self.block_size,
             wrong_rank=self.wrong_rank,
+            stale_since=stream.stale_since,
         )
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from observer.measure.blocks import StreamBlocks
 from observer.measure.planes import Plane
 from observer.measure.residency import BlockIndex
+from observer.measure.resident import residency
 from observer.measure.streams import Stream
 from router_contract.kv_events import Hash
 from router_contract.kv_streams import (
@@ -16,7 +19,6 @@ from router_contract.kv_streams import (
     Holding,
     KvIndexSummary,
     KvLookup,
-    Residency,
     StreamSource,
 )
 from router_contract.readings import Instant
@@ -61,17 +63,22 @@ class Ledger:
             index.limit = -1 if full else index.budget_bytes
         return more
 
-    def index_summary(self, key: DeploymentKey) -> KvIndexSummary:
-        """The index of one deployment; empty where there is none."""
+    def index_size(self, key: DeploymentKey) -> KvIndexSummary:
+        """What the index of one deployment takes, without residency; empty where there is none."""
         index = self._indexes.get(key)
         if index is None:
             return KvIndexSummary(budget_bytes=self._deployment_bytes)
-        return KvIndexSummary(
-            residency=tuple(_residency(index, plane) for _, plane in sorted(index.planes.items())),
-            estimated_bytes=index.bytes,
-            budget_bytes=index.budget_bytes,
-            cleaning=index.cleaning,
-        )
+        return KvIndexSummary(estimated_bytes=index.bytes, budget_bytes=index.budget_bytes, cleaning=index.cleaning)
+
+    def index_summary(self, key: DeploymentKey, streams: Iterable[tuple[StreamBlocks, Stream]] = ()) -> KvIndexSummary:
+        """The same with residency. Of ``streams`` those apart from their publishers are told and not counted."""
+        found, index = self.index_size(key), self._indexes.get(key)
+        if index is None:
+            return found
+        since = ((blocks, stream.stale_since) for blocks, stream in streams)
+        apart = {blocks: at for blocks, at in since if at is not None}
+        planes = (residency(index, plane, apart) for _, plane in sorted(index.planes.items()))
+        return msgspec.structs.replace(found, residency=tuple(planes))
 
     def lookup(
         self,
@@ -134,23 +141,4 @@ def _holding(
         state=stream.state,
         history=stream.history,
         approximate=tuple(sorted(stream.approximate)),
-    )
-
-
-def _residency(index: BlockIndex, plane: Plane) -> Residency:
-    # Blocks of a departed life stay in the plane until they are cleaned; what nobody holds is not shown.
-    total = index.total(plane)
-    unique = min(len(plane.masks), total)
-    exact = total >= len(plane.masks)
-    holders = [hold.holder.name for hold in plane.holds.values()]
-    alike = len(holders) < 2 or plane.shared > 0
-    alike = alike or all(isinstance(name, StreamBlocks) and name.source.seeded is True for name in holders)
-    return Residency(
-        space=plane.space,
-        medium=plane.medium,
-        group=plane.group,
-        unique=unique,
-        total=total,
-        shared=min(plane.shared, total // 2),
-        redundancy=total / unique if alike and unique and exact else None,
     )

@@ -309,6 +309,6 @@ class BlockIndex:
                 left ^= bit
                 yield self._by_bit[bit].name, length
 
-    def total(self, plane: Plane) -> int:
-        """Pairs (block, live holder) in a plane."""
-        return sum(hold.held for bit, hold in plane.holds.items() if bit & self._live)
+    def alive(self, bit: int) -> bool:
+        """Whether a holder's bit is of a life that answers are made from."""
+        return bool(bit & self._live)

@@ -57,7 +57,7 @@ class StreamActions:
         self._back_off = limits.back_off
         self._opened = now.mono
         self._stuck = limits.stuck
-        self._apart: float | None = None
+        self._apart: Instant | None = None
         self._forgot: float | None = None
         self._probed = now.mono
         self._current: tuple[int, int, bytes] = (0, 0, b"")

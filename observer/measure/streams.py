@@ -46,7 +46,12 @@ class Stream(StreamActions):
 
     def _lost_touch(self, now: Instant) -> None:
         if self._apart is None and self.last >= 0:
-            self._apart = now.mono
+            self._apart = now
+
+    @property
+    def stale_since(self) -> Instant | None:
+        """When the connection was lost, of a stream that nothing has confirmed for long since; ``None`` of any other."""
+        return self._apart if Approximation.DISCONNECTED in self.approximate else None
 
     def restarted(self, now: Instant) -> None:
         """The member is known to have restarted: by its metrics, its Pod, not by this stream.
@@ -106,7 +111,7 @@ class Stream(StreamActions):
             self._retry_due = None
             self._fire(Event.RETRY_DUE, now)
         marked = Approximation.DISCONNECTED in self.approximate
-        if self._apart is not None and mono >= self._apart + self.limits.apart and not marked:
+        if self._apart is not None and mono >= self._apart.mono + self.limits.apart and not marked:
             self._fire(Event.APART, now)
         if self.state is StreamState.CONNECTING and mono >= max(self._opened, self.since.mono) + self._stuck:
             self._fire(Event.STUCK, now)

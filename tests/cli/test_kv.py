@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from observer.cli import main
-from observer.cli.kv import holdings_picture, kv, residency_table, streams_table
+from observer.cli.kv import holdings_picture, kv, residency_table, stale_lines, streams_table
 from tests.cli.serving import served
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
@@ -172,3 +172,31 @@ def test_a_lookup_that_nobody_holds_is_said() -> None:
 def test_a_lookup_needs_a_hash(capsys) -> None:
     assert main(("kv", "lookup", "chat")) == 2
     assert "--hash" in capsys.readouterr().err
+
+
+SPACE = {"engine": "vllm", "version": "0.32.0", "hashType": "uint64", "blockSize": 16}
+
+
+@pytest.mark.parametrize(
+    ("counted", "cells"),
+    [
+        ({"unique": 5, "total": 6, "shared": 1, "redundancy": 1.2}, ["5", "6", "1", "1.20", "7"]),
+        ({"total": 6}, ["-", "6", "-", "unknown", "7"]),
+        ({}, ["-", "-", "-", "unknown", "7"]),
+    ],
+    ids=["connected ones", "too many to tell apart", "none is connected"],
+)
+def test_stale_blocks_have_a_column_and_a_sentence_of_their_own(counted, cells) -> None:
+    stale = [
+        {"pod": "pod-0", "uid": "u", "rank": rank, "blocks": 3 + rank, "since": {"at": "t", "ageSeconds": 54.2}}
+        for rank in (0, 1)
+    ]
+    item = {"space": SPACE, "medium": "GPU", "group": 0, "stale": stale} | counted
+    lines = drawn(residency_table([item]), 120)
+    assert lines[1].split()[-5:] == cells
+    said = [text.plain for text in stale_lines([item, item])]
+    assert said[0] == "Not counted: 6 blocks of pod-0 rank 0, whose stream lost its connection 54 s ago."
+    assert said[1].startswith("Not counted: 8 blocks of pod-0 rank 1")
+    assert stale_lines([item | {"stale": []}]) == []
+    many = [item | {"stale": [stale[0] | {"rank": rank} for rank in range(12)]}]
+    assert stale_lines(many)[-1].plain == "Nor are those of 2 more streams without a connection."

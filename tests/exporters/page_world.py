@@ -61,6 +61,9 @@ class NoStreams:
     def kv_index(self, deployment: DeploymentKey) -> KvIndexSummary:
         return KvIndexSummary()
 
+    def kv_size(self, deployment: DeploymentKey) -> KvIndexSummary:
+        return KvIndexSummary()
+
     def kv_lookup(self, deployment: DeploymentKey, hashes: Sequence[Hash], model: str | None) -> KvLookup:
         return KvLookup(asked=len(hashes))
 

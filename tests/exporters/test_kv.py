@@ -38,7 +38,10 @@ class Source:
         return (summary,) if deployment in (None, DEPLOYMENT) else ()
 
     def kv_index(self, deployment):
-        return self.world.ledger.index_summary(deployment)
+        return self.world.ledger.index_summary(deployment, [(self.world.blocks, self.world.stream)])
+
+    def kv_size(self, deployment):
+        return self.world.ledger.index_size(deployment)
 
     def kv_lookup(self, deployment, hashes, model) -> KvLookup:
         pair = [(self.world.blocks, self.world.stream)]
@@ -170,3 +173,33 @@ def test_the_document_is_plain_json():
         "name": "demo",
     }
     assert msgspec.json.encode(kv_document(source, OTHER))
+
+
+def parted() -> Source:
+    """The stream lost its connection, for longer than a moment."""
+    source = Source()
+    source.world.disconnect()
+    source.world.mono += 30
+    source.world.stream.tick(source.world.now)
+    return source
+
+
+def test_blocks_of_a_stream_without_a_connection_are_stale_in_document_and_families():
+    from exporters.kv import kv_document
+
+    source = parted()
+    document = kv_document(source, DEPLOYMENT)
+    assert document["streams"][0]["stale"]["ageSeconds"] == 30
+    (residency,) = document["residency"]
+    assert not {"unique", "total", "shared", "redundancy"} & set(residency), "nobody who is connected tells"
+    (stale,) = residency["stale"]
+    assert (stale["pod"], stale["rank"], stale["blocks"], stale["since"]["ageSeconds"]) == ("pod-0", 0, 5, 30)
+    values = {family.name: list(family.rows(None)) for family in kv_families(source)}
+    labels = ("default", "demo", "server", "pod-0", "1", "0")
+    assert values["modeldeployment_kv_index_blocks"] == []
+    assert values["modeldeployment_kv_index_stale_blocks"] == [((*labels, "GPU"), 5)]
+    lost = source.world.now.wall - 30
+    assert values["modeldeployment_kv_event_stale_since_timestamp_seconds"] == [(labels, lost)]
+    connected = {family.name: list(family.rows(None)) for family in kv_families(Source())}
+    assert connected["modeldeployment_kv_index_stale_blocks"] == []
+    assert connected["modeldeployment_kv_event_stale_since_timestamp_seconds"] == []

@@ -359,3 +359,70 @@ def test_a_stream_that_was_never_synced_is_unknown_in_a_look_up():
     found = ledger.lookup(DEPLOYMENT, [1], [(blocks, stream)], NOW)
     assert found.unknown == (blocks.source.key,)
     assert found.holdings == ()
+
+
+def apart(stream: Stream, seconds: float) -> None:
+    """Its connection is lost, and that long ago."""
+    stream.disconnected(NOW)
+    stream.tick(Instant(mono=NOW.mono + seconds, wall=NOW.wall + seconds))
+
+
+def counts(ledger: Ledger, *members) -> list[tuple[object, ...]]:
+    found = ledger.index_summary(DEPLOYMENT, members).residency
+    return [
+        (each.unique, each.total, each.shared, each.redundancy, [(one.member, one.blocks) for one in each.stale])
+        for each in found
+    ]
+
+
+def test_blocks_of_a_stream_without_a_connection_are_told_apart_and_counted_in_nothing():
+    ledger = Ledger()
+    a, b, c = (joined(ledger, name) for name in "abc")
+    a[1].message(0, payload([1, 2, 3, 4]), NOW)
+    b[1].message(0, payload([1, 2, 5]), NOW)
+    c[1].message(0, payload([1, 6]), NOW)
+    assert counts(ledger, a, b, c) == [(6, 9, 2, 1.5, [])]
+    apart(a[1], 1.0)
+    assert counts(ledger, a, b, c) == [(6, 9, 2, 1.5, [])], "a moment without a connection is no doubt yet"
+    apart(a[1], 3.0)
+    assert counts(ledger, a, b, c) == [(4, 5, 1, 1.25, [("a", 4)])]
+    (plane,) = ledger.index_summary(DEPLOYMENT, [a, b, c]).residency
+    assert plane.stale[0].since == NOW
+    assert a[0].summary(a[1], NOW).stale_since == NOW
+    assert b[0].summary(b[1], NOW).stale_since is None
+    apart(b[1], 3.0)
+    assert counts(ledger, a, b, c) == [(2, 2, 0, 1.0, [("a", 4), ("b", 3)])]
+    apart(c[1], 3.0)
+    assert counts(ledger, a, b, c) == [(None, None, None, None, [("a", 4), ("b", 3), ("c", 2)])]
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 12), unique=True, max_size=12), min_size=2, max_size=4),
+    st.sets(st.integers(0, 3)),
+)
+def test_counts_are_those_of_the_connected_members_alone(held, lost):
+    ledger, alone = Ledger(), Ledger()
+    members = [joined(ledger, str(number)) for number in range(len(held))]
+    for number, (member, blocks) in enumerate(zip(members, held, strict=True)):
+        if blocks:
+            member[1].message(0, payload(blocks), NOW)
+            if number in lost:
+                apart(member[1], 3.0)
+            else:
+                joined(alone, str(number))[1].message(0, payload(blocks), NOW)
+    want = counts(alone)
+    found = counts(ledger, *members)
+    if want:
+        assert [each[:3] for each in found] == [each[:3] for each in want]
+    else:
+        assert all(each[:4] == (None, None, None, None) for each in found)
+
+
+def test_too_many_stale_blocks_to_compare_leave_distinct_and_shared_unknown(monkeypatch):
+    monkeypatch.setattr("observer.measure.resident.MOST_COMPARED", 3)
+    ledger = Ledger()
+    a, b = joined(ledger, "a"), joined(ledger, "b")
+    a[1].message(0, payload([1, 2, 3, 4]), NOW)
+    b[1].message(0, payload([1, 5]), NOW)
+    apart(a[1], 3.0)
+    assert counts(ledger, a, b) == [(None, 2, None, None, [("a", 4)])]
