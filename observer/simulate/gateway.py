@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 from urllib.parse import urlsplit
@@ -135,11 +136,18 @@ class SglangGateway(SimulatedRouter[GatewaySeries]):
             "bootstrap_room": prefill.dispatched * 65_536 + decode.dispatched,
         }
         body = orjson.dumps(ask.payload | room)
+        answers = contextlib.ExitStack()
+
+        async def decoding() -> aiohttp.ClientResponse:
+            # A client may leave while only this answer has begun: then nobody else is there to close it.
+            response = await self.call(decode, ask.route, body)
+            answers.callback(response.close)
+            return response
+
         try:
-            sent = await asyncio.gather(
-                self._prefill(prefill, ask, body), self.call(decode, ask.route, body), return_exceptions=True
-            )
-            return await self._paired(request, ask, both, sent[0], sent[1])
+            with answers:
+                sent = await asyncio.gather(self._prefill(prefill, ask, body), decoding(), return_exceptions=True)
+                return await self._paired(request, ask, both, sent[0], sent[1])
         finally:
             for worker in both:
                 worker.active -= 1

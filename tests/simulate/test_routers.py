@@ -221,6 +221,31 @@ async def test_pairs_of_prefill_and_decode(software: str) -> None:
             assert total(text, "smg_router_requests_total", backend_type="pd") == 5
 
 
+async def test_a_client_that_leaves_while_half_of_a_pair_has_begun_to_answer_leaves_no_connection() -> None:
+    async with bench() as made:
+        (prefill,) = await made.started(1, "sglang", kind="Prefill")
+        (decode,) = await made.started(1, "sglang", kind="Decode", token_seconds=0.01)
+        prefill.behaviour.stall()
+        workers = [WorkerAddress(prefill.url, PREFILL, 8998), WorkerAddress(decode.url, DECODE)]
+        router = await made.router("sglang_gateway", workers)
+        begun = asyncio.Event()
+        call = router.call
+
+        async def called(*told: Any) -> aiohttp.ClientResponse:
+            answer: aiohttp.ClientResponse = await call(*told)
+            begun.set()
+            return answer
+
+        router.call = called
+        client = asyncio.create_task(made.post(router.api.url, stream=True, max_tokens=1000))
+        async with asyncio.timeout(10):
+            await begun.wait()
+        client.cancel()
+        await until(
+            lambda: (prefill.disconnects, decode.disconnects) == (1, 1), "both engines see the client leave", 5.0
+        )
+
+
 async def test_the_endpoint_picker_tells_ready_endpoints_from_known_ones() -> None:
     async with bench() as made:
         router, engines = await setting(made, "llm_d", 2, health_interval=0.05)
