@@ -67,6 +67,8 @@ def _working() -> list[Builder[Panel]]:
     cpu = rate(WHO, f"process_cpu_seconds_total{{{IS}}}") + f" and on ({WHO}) observer_build_info{{{IS}}}"
     return [
         _quantiles("Event loop lag", "observer_loop_lag_seconds", "how late a due step ran.", by="instance"),
+        _quantiles("Pauses of garbage collection", "observer_collector_pause_seconds", "how long one collection stopped everything, by generation.", by="generation"),
+        lines("Objects collected", "observer_collector_objects_collected_total per second, by generation.", Query(rate("generation", f"observer_collector_objects_collected_total{{{IS}}}"), "{{generation}}"), unit="ops", nothing=NOT_KNOWN, width=8),
         lines("Processor", "process_cpu_seconds_total: cores in use.", Query(cpu, "{{instance}}"), width=8),
         level("Resident memory over time", "process_resident_memory_bytes", "of the process.", "bytes"),
         level("Open files", "process_open_fds", "sockets included.", "short"),

@@ -55,6 +55,7 @@ def _streams() -> list[Builder[Panel]]:
         lines("Since the last event", f"{PREFIX}_lag_seconds as the observer counts it, and by {PREFIX}_last_timestamp_seconds against the clock of the store: apart, clocks differ or scrapes are late. An idle engine publishes nothing, so age alone is no fault.", Query(best(BY_RANK, f"{PREFIX}_lag_seconds{{{POD_IS}}}"), RANK), Query(age(BY_RANK, f"{PREFIX}_last_timestamp_seconds{{{POD_IS}}}"), f"{RANK} by this clock"), unit="s", nothing=NOTHING, width=8),
         lines("Sequence", f"{PREFIX}_last_sequence: falls when a publisher restarts.", Query(best(BY_RANK, f"{PREFIX}_last_sequence{{{POD_IS}}}"), RANK), least=None, nothing=NOTHING, width=8),
         lines("New lives of publishers", f"{PREFIX}_resets_total.", Query(best(BY_RANK, f"{PREFIX}_resets_total{{{POD_IS}}}"), RANK), nothing=NOTHING, width=8),
+        lines("Sockets made anew", f"{PREFIX}_reconnects_total: a subscription stayed without a connection for long.", Query(best(BY_RANK, f"{PREFIX}_reconnects_total{{{POD_IS}}}"), RANK), nothing=NOTHING, width=8),
         lines("Replays by result", f"{PREFIX}_replays_total: requests for what was missed.", Query(best(f"{BY_RANK}, result", f"{PREFIX}_replays_total{{{POD_IS}}}"), f"{RANK} {{{{result}}}}"), nothing=NOTHING, width=8),
     ]  # fmt: skip
 
@@ -80,10 +81,14 @@ def _index() -> list[Builder[Panel]]:
     size = (
         f"sum by ({BY_DEPLOYMENT}) ({best(f'{BY_RANK}, tier', f'modeldeployment_kv_index_bytes{{{DEPLOYMENT_IS}}}')})"
     )
+    stale = best(f"{BY_RANK}, tier", f"modeldeployment_kv_index_stale_blocks{{{POD_IS}}}")
+    lost = age(BY_RANK, f"{PREFIX}_stale_since_timestamp_seconds{{{POD_IS}}}")
     budget = best(BY_DEPLOYMENT, f"modeldeployment_kv_index_budget_bytes{{{DEPLOYMENT_IS}}}")
     approximate = best(f"{BY_RANK}, reason", f"modeldeployment_kv_index_approximate{{{POD_IS}}}")
     return [
-        lines("Blocks held by tier", "modeldeployment_kv_index_blocks by Pod, rank and medium.", Query(blocks, f"{RANK} {{{{tier}}}}"), nothing=NOTHING, width=8),
+        lines("Blocks held by tier", "modeldeployment_kv_index_blocks by Pod, rank and medium, of the streams that are connected.", Query(blocks, f"{RANK} {{{{tier}}}}"), nothing=NOTHING, width=8),
+        lines("Stale blocks by tier", "modeldeployment_kv_index_stale_blocks: what a stream without a connection held when it was last heard. No count has it.", Query(stale, f"{RANK} {{{{tier}}}}"), nothing="every stream is connected", width=8),
+        lines("Without a connection for", f"{PREFIX}_stale_since_timestamp_seconds: the age of what is stale.", Query(lost, RANK), unit="s", nothing="every stream is connected", width=8),
         lines("Index against its budget", "modeldeployment_kv_index_bytes of a deployment over modeldeployment_kv_index_budget_bytes; past it the index is approximate.", Query(ratio(size, budget), DEPLOYMENT), unit="percentunit", nothing=NOTHING, width=8),
         lines("Index bytes by tier", "modeldeployment_kv_index_bytes: estimated size of our own index.", Query(f"sum by ({BY_DEPLOYMENT}, tier) ({best(f'{BY_RANK}, tier', f'modeldeployment_kv_index_bytes{{{POD_IS}}}')})", f"{DEPLOYMENT} {{{{tier}}}}"), unit="bytes", stacked=True, nothing=NOTHING, width=8),
         lines("Unanchored blocks", "modeldeployment_kv_index_unanchored_blocks: blocks whose parent is not known.", Query(best(BY_RANK, f"modeldeployment_kv_index_unanchored_blocks{{{POD_IS}}}"), RANK), nothing=NOTHING),

@@ -58,10 +58,25 @@ def kv_families(source: KvSource) -> tuple[Family, ...]:
             "modeldeployment_kv_event_last_timestamp_seconds", "When the last event was applied.", _last, kind=gauge
         ),
         family("modeldeployment_kv_event_lag_seconds", "Age of the last applied event.", _lag(source), kind=gauge),
+        family(
+            "modeldeployment_kv_event_stale_since_timestamp_seconds",
+            "When the connection was lost, of a stream without one that nothing has confirmed since.",
+            _stale_since,
+            kind=gauge,
+        ),
         family("modeldeployment_kv_event_stream_state", "1 at the state of the stream.", _state, "state", kind=gauge),
         family(
             "modeldeployment_kv_event_history_complete", "1 when the whole history is known.", _complete, kind=gauge
         ),
+        *_index_families(source, family),
+        *_receiver_families(source),
+    )
+
+
+def _index_families(source: KvSource, family: Callable[..., Family]) -> tuple[Family, ...]:
+    """What is held, by stream, and what it takes."""
+    gauge = FamilyType.GAUGE
+    return (
         family(
             "modeldeployment_kv_index_blocks",
             "Blocks held, by tier, of a stream that is connected.",
@@ -74,12 +89,6 @@ def kv_families(source: KvSource) -> tuple[Family, ...]:
             "Blocks last heard of, by tier, of a stream without a connection.",
             _stale_blocks,
             "tier",
-            kind=gauge,
-        ),
-        family(
-            "modeldeployment_kv_event_stale_since_timestamp_seconds",
-            "When the connection was lost, of a stream without one that nothing has confirmed since.",
-            _stale_since,
             kind=gauge,
         ),
         family("modeldeployment_kv_index_bytes", "Estimated size in our index, by tier.", _bytes, "tier", kind=gauge),
@@ -97,7 +106,6 @@ def kv_families(source: KvSource) -> tuple[Family, ...]:
             labels=DEPLOYMENT,
             rows=lambda _: _budgets(source),
         ),
-        *_receiver_families(source),
     )
 
 

@@ -136,7 +136,8 @@ def own_rows(registry: CollectorRegistry) -> Iterator[Taken]:
     """The families of a registry as rows; of what it holds only gauges, counters and histograms are known here."""
     for family in registry.collect():
         if family.type == "histogram":
-            yield _own_histogram(family)
+            if family.samples:  # one with labels of which none was observed has nothing to say yet
+                yield _own_histogram(family)
         elif family.type in {"counter", "gauge", "unknown", "info"}:
             yield from _own_numbers(family)
 
