@@ -47,6 +47,7 @@ SCENARIOS = (
     ("engine-restart", 8.0),
     ("router-keeps-dead-worker", 10.0),
     ("canary-errors", 40.0),
+    ("engine-down", 10.0),
     ("steady", 10.0),
     ("rollout", 15.0),
     ("kv-lose", 8.0),
@@ -54,7 +55,7 @@ SCENARIOS = (
 )
 """Scenarios in order, and how many seconds each may take. Each ends early when nothing is left to prove."""
 RULES = Path(dashboards.__file__).parent / "rules"
-ONLY_FOR = {"canary-errors": "observer-canary"}
+ONLY_FOR = {"canary-errors": "observer-canary", "engine-down": "observer-kv"}
 """Scenarios that are there for one dashboard: they end when nothing of it is left to prove."""
 MOST_SECONDS = 220.0
 """The scenarios begin again while something is left to prove, but not for longer than this."""
@@ -145,6 +146,7 @@ async def test_every_panel_returns_data_in_some_scenario(tmp_path: Path, capsys:
             configuration = load_files([described])
             await watcher.watch(told_by_a_platform(each) for each in configuration.deployments)
             await watcher.canaries.watch(configuration.canaries)
+            watcher.tally.paused(0, 0.001, 1)  # only a whole process hears of collections
 
         await follow()
         targets = [watcher.url.removeprefix("http://")]
