@@ -68,10 +68,11 @@ class Watched(Watcher):
         super().on_view(key, view)
         self.views += 1
 
-    async def _pass(self, now) -> None:
-        await super()._pass(now)
+    async def _pass(self, now) -> float:
+        worked = await super()._pass(now)
         if (line := self.line()) and line != (self.said or [""])[-1]:
             self.said.append(line)
+        return worked
 
     def line(self) -> str:
         """`serving eligible convergence [group states]` of the last pass."""
