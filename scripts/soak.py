@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from observer.collect.allocator import raise_file_limit, tune_allocator  # noqa: E402 - after the path
+from tests.soak.disk import namespace, with_own_mounts  # noqa: E402 - after the path
 from tests.soak.run import Soak, figure, quiet  # noqa: E402 - after the path
 from tests.soak.sabotage import RULES, SABOTAGES  # noqa: E402 - after the path
 
@@ -27,15 +29,22 @@ def main() -> int:
     parser.add_argument("--streams", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sabotage", choices=[*SABOTAGES, "all"])
+    parser.add_argument("--outside", help=argparse.SUPPRESS)  # the mount namespace this run has left
     asked = parser.parse_args()
     if asked.sabotage == "all":
         return max(_in_a_process(name) for name in SABOTAGES)
+    if asked.outside is None and (command := with_own_mounts(__file__, [*sys.argv[1:], f"--outside={namespace()}"])):
+        os.execv(command[0], command)  # noqa: S606 - this program again, no shell
+    mounts = asked.outside is not None and asked.outside != namespace()
+    if not mounts:
+        print("no mount namespace of its own: the full disk is a state file that refuses to save", flush=True)
     quiet()
     tune_allocator()
     raise_file_limit()
     if asked.sabotage:
         asked.seconds, asked.targets, asked.streams = SABOTAGE_SECONDS, SABOTAGE_TARGETS, SABOTAGE_STREAMS
-    soak = Soak(targets=asked.targets, streams=asked.streams, seed=asked.seed, sabotage=asked.sabotage or "")
+    of = {"targets": asked.targets, "streams": asked.streams, "seed": asked.seed}
+    soak = Soak(**of, sabotage=asked.sabotage or "", mounts=mounts)
     ledger = uvloop.run(soak.run(asked.seconds))
     told = figure(ledger, asked.seconds, asked.targets, asked.streams)
     if not asked.sabotage:

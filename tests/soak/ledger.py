@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from router_contract.readings import State
 from router_contract.status import GroupState
 from router_contract.targets import DeploymentKey
 from router_contract.verdicts import DeploymentReport, TargetState
+from tests.soak.disk import FullDisk
 from tests.soak.engines import Engine, Publishers
 
 SLACK = 1.0
@@ -40,6 +42,10 @@ class Ledger:
         self.checks = 0
         self.samples = 0
         self.waiting: dict[str, float] = {}
+        self.disk = ""
+        self.refused = 0
+        self.lost_samples = 0
+        self.saved_again = 0
 
     def violated(self, rule: str, detail: str) -> None:
         """A rule does not hold."""
@@ -118,17 +124,28 @@ class Ledger:
     def check_canary(self, watcher: Watcher, asked: int) -> None:
         """Each sample that was taken is counted once. One may be under way.
 
-        Without descriptors a query fails before its source hears of it; its sample counts all the same.
+        Without descriptors a query fails before its source hears of it; its sample counts all the same. One that cannot be
+        stored, the disk being full, does not count; the disk knows how many those were.
         """
         unheard = 4 * self.faults["few-descriptors"]
         for view in watcher.canaries.canaries():
             counted = view.status.sample_id if view.status is not None else 0
             tallied = sum(count for _, _, count in view.tallies)
             self.samples = counted
-            if not asked - 1 <= counted <= asked + unheard:
-                self.violated("canary sample lost or doubled", f"{asked} were asked for, {counted} are counted")
+            if not asked - 1 <= counted + self.lost_samples <= asked + unheard:
+                text = f"{asked} were asked for, {counted} are counted, {self.lost_samples} could not be stored"
+                self.violated("canary sample lost or doubled", text)
             if tallied and abs(tallied - counted) > 1:
                 self.violated("canary sample lost or doubled", f"{counted} are counted, {tallied} decisions were made")
+
+    async def check_state(self, state: FullDisk) -> None:
+        """After a full disk the state is saved again, and what can be read from the file is what was saved."""
+        self.disk, self.refused = state.form, state.refused
+        wrong = await asyncio.to_thread(state.recovered)
+        if wrong:
+            self.violated("state not saved again", wrong)
+        elif wrong is not None:
+            self.saved_again += 1
 
     def check_flat(self, what: str, before: float, after: float, most: float) -> None:
         """Something that must not grow over the run."""

@@ -19,12 +19,12 @@ from observer.app.watcher import Watcher
 from observer.clock import SystemClock
 from observer.collect.options import CanaryProvider, CanarySettings, KvEventSettings, ScrapeSettings
 from observer.collect.resolve import Resolver
-from observer.persist import StateError, StateFile
 from observer.settings import JudgingSettings, RouterSettings, Settings, WindowSettings, load_files
 from router_contract.canary import CanaryAnalysis, Source, TargetRef
 from router_contract.readings import Instant
 from router_contract.targets import DeploymentKey
 from tests.judge.canary.build import analysis, definition, promql
+from tests.soak.disk import FullDisk, small_disk
 from tests.soak.engines import MODES, Engine, Names, Publishers
 from tests.soak.ledger import FILES, FILES_EACH, MEMORY_MIB, Ledger
 from tests.soak.sabotage import SABOTAGES
@@ -40,6 +40,8 @@ SETTINGS = Settings(
 )
 FAULTS = (*MODES, "moved", "restart-publisher", "silent-publisher", "clock-step", "disk-full", "few-descriptors")
 FAULT_SECONDS = 7.0
+DISK_SECONDS = 3.0
+"""Shorter, for no canary sample counts while none can be stored, and most of them must be tried."""
 WARM_SECONDS = 8.0
 
 
@@ -56,17 +58,6 @@ class SteppingClock:
         return Instant(moment.mono, moment.wall + self.shift)
 
 
-class FullDisk(StateFile):
-    """A state file whose disk may be full."""
-
-    full = False
-
-    def save(self, stored: object) -> None:
-        if self.full:
-            raise StateError("the disk is full (on purpose)")
-        super().save(stored)  # type: ignore[arg-type]  # passed through
-
-
 class Provider:
     """A PromQL source that counts what it is asked."""
 
@@ -80,14 +71,17 @@ class Provider:
 
 
 class Soak:
-    """One run. ``seconds`` counts from when everything was read once."""
+    """One run. ``seconds`` counts from when everything was read once. ``mounts``: whether it may mount a small disk."""
 
-    def __init__(self, *, targets: int = 200, streams: int = 50, seed: int = 1, sabotage: str = "") -> None:
+    def __init__(
+        self, *, targets: int = 200, streams: int = 50, seed: int = 1, sabotage: str = "", mounts: bool = False
+    ) -> None:
         self.names = Names()
         self.engines = {f"d{place // EACH}-s-{place % EACH}": None for place in range(targets)}
         self.streams = streams
         self.draw = random.Random(seed)
         self.sabotage = sabotage
+        self.mounts = mounts
         self.clock = SteppingClock()
         self.provider = Provider()
         self.healing: list[tuple[float, str, object]] = []
@@ -110,7 +104,9 @@ class Soak:
         with tempfile.TemporaryDirectory(prefix="observer-soak-") as folder:
             file = Path(folder, "fleet.yaml")
             file.write_text(json.dumps(self._fleet(made, publishers)))
-            with FullDisk(Path(folder, "state.sqlite")) as state:
+            disk = Path(folder, "state")
+            disk.mkdir()
+            with small_disk(disk, real=self.mounts), FullDisk(disk / "state.sqlite", real=self.mounts) as state:
                 watcher = Watcher(settings, self.clock, listen="127.0.0.1:0", state=state)
                 watcher._fetcher._resolver = Resolver(self.clock, ttl=1.0, getaddrinfo=self.names.getaddrinfo)
                 if self.sabotage:
@@ -176,22 +172,27 @@ class Soak:
                 turn += 1
             for _ in range(4):
                 await self._heal(ledger)
+                await ledger.check_state(state)
                 ledger.check(watcher)
                 ledger.check_blocks(watcher, publishers, keys)
                 asked = self.provider.asked
                 await asyncio.sleep(0.15)
+                ledger.lost_samples = state.lost_samples
                 ledger.check_canary(watcher, asked if self.provider.asked == asked else self.provider.asked)
             short = any(what == "descriptors" for _, what, _ in self.healing)
             if not memory and not short and now - begun > min(30.0, seconds / 3):
                 memory = _memory()
         for _ in range(60):
             await self._heal(ledger, everything=True)
-            if not ledger.waiting:
+            await ledger.check_state(state)
+            if not ledger.waiting and not state.busy:
                 break
             await asyncio.sleep(0.25)
             ledger.check(watcher)
         if ledger.waiting:
             ledger.violated("not recovered", f"{sorted(ledger.waiting)[:5]} after 15 s")
+        if ledger.faults["disk-full"] and not state.refused:
+            ledger.violated("not tried", "the disk was full and nothing was refused")
         if ledger.samples < seconds / 4:
             ledger.violated("not tried", f"only {ledger.samples} canary samples in {seconds:g} s")
         # Quiet again, as it was before the first fault: idle connections of faulty times have had their time.
@@ -203,6 +204,8 @@ class Soak:
     async def _fault(
         self, kind: str, made: dict[str, Engine], publishers: Publishers, state: FullDisk, ledger: Ledger
     ) -> None:
+        if kind == "disk-full" and state.busy:
+            return
         until = time.monotonic() + FAULT_SECONDS
         well = [engine for place, engine in enumerate(made.values()) if engine.mode == "ok" and place >= NAMED]
         ledger.faults[kind] += 1
@@ -225,8 +228,8 @@ class Soak:
         elif kind == "clock-step":
             self.clock.shift = self.draw.choice((-3600.0, 0.0, 3600.0))
         elif kind == "disk-full":
-            state.full = True
-            self.healing.append((until, "disk", state))
+            await asyncio.to_thread(state.fill)
+            self.healing.append((time.monotonic() + DISK_SECONDS, "disk", state))
         elif kind == "few-descriptors" and self.sabotage != "descriptors":
             limits = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (_highest() + 3, limits[1]))
@@ -242,7 +245,7 @@ class Soak:
                 await subject.become("ok")
                 ledger.waiting[subject.name] = time.monotonic()
             elif isinstance(subject, FullDisk):
-                subject.full = False
+                subject.free()
             elif what == "descriptors" and isinstance(subject, tuple):
                 resource.setrlimit(resource.RLIMIT_NOFILE, subject)
         self.healing = left
@@ -282,7 +285,8 @@ def figure(ledger: Ledger, seconds: float, targets: int, streams: int) -> str:
     return (
         f"soak of {seconds:g} s, {targets} targets, {streams} KV streams: {sum(ledger.violations.values())} violations"
         f"{f' ({found})' if found else ''}; faults {faults}; {ledger.recoveries} recoveries, worst "
-        f"{ledger.worst_recovery:.1f} s; {ledger.checks} looks at everything, {ledger.samples} canary samples"
+        f"{ledger.worst_recovery:.1f} s; {ledger.checks} looks at everything, {ledger.samples} canary samples; "
+        f"the full disk was {ledger.disk}, {ledger.refused} writes refused, {ledger.saved_again} times saved again and read"
     )
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from observer.app.watcher import Watcher
 from observer.measure.blocks import StreamBlocks
+from observer.persist import StateError
 
 EVER = 1e6
 
@@ -42,6 +43,23 @@ def _canary(watcher: Watcher) -> None:
     watcher.canaries._taken = twice  # type: ignore[method-assign]  # a sabotage
 
 
+def _state(watcher: Watcher) -> None:
+    """After a save was refused nothing is ever saved."""
+    state = watcher._state
+    assert state is not None
+    save = state.save
+    refused: list[object] = []
+
+    def once(stored: Any) -> int:
+        try:
+            return 0 if refused else save(stored)
+        except StateError:
+            refused.append(stored)
+            raise
+
+    state.save = once  # type: ignore[method-assign]  # a sabotage
+
+
 def _leaking(what: Callable[[list[object]], None]) -> Callable[[Watcher], None]:
     def sabotage(watcher: Watcher) -> None:
         kept: list[object] = []
@@ -67,6 +85,7 @@ SABOTAGES: dict[str, Callable[[Watcher], None]] = {
     "eligible": _eligible,
     "life": _life,
     "canary": _canary,
+    "state": _state,
     "memory": _leaking(lambda kept: kept.append(os.urandom(1 << 20))),
     "descriptors": _leaking(lambda kept: kept.append(os.open("/dev/null", os.O_RDONLY))),
 }
@@ -77,6 +96,7 @@ RULES = {
     "eligible": ("dead and eligible",),
     "life": ("block of a dead life",),
     "canary": ("canary sample lost or doubled",),
+    "state": ("state not saved again",),
     "memory": ("memory (MiB) not flat",),
     "descriptors": ("descriptors not flat",),
 }
