@@ -18,6 +18,8 @@ from router_contract.canary_results import CanaryState
 from router_contract.judging import Stored
 from router_contract.targets import DeploymentKey
 
+LOG_PAGES = 32
+"""After how many pages of 4 KiB the log of writes goes back into the file."""
 VERSION = 2
 """1 had no canaries; such a file gets their table."""
 
@@ -50,6 +52,8 @@ class StateFile:
                 f"{self._path} has state version {found}; this observer reads up to {VERSION}: use a newer one"
             )
         self._db.execute("PRAGMA journal_mode = WAL")
+        # The log is written back into the file early: on a small disk a log of SQLite's own 4 MiB would fill it for good.
+        self._db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS judged (namespace TEXT, name TEXT, stored TEXT NOT NULL, PRIMARY KEY (namespace, name))"
         )
