@@ -102,10 +102,23 @@ class ElasticFact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScalerFact(msgspec.Struct, frozen=True, kw_only=True):
-    """Who owns the replica count and which decision last changed it, as the annotations say."""
+    """Who owns the replica count and which decision last changed it, as the annotations say.
+
+    ``found`` says whether the scaler that they name is there; UNSET where none can be read from them or nobody could look.
+    """
 
     binding: str = ""
     decision: str = ""
+    name: str = ""
+    found: bool | Unset = msgspec.UNSET
+
+
+class PoolFact(msgspec.Struct, frozen=True, kw_only=True):
+    """The attached cache pool. ``endpoint`` is the address for clients that it tells itself, ``None`` for none."""
+
+    name: str
+    found: bool
+    endpoint: str | None = None
 
 
 class PublisherFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +185,7 @@ class PlatformFacts(msgspec.Struct, frozen=True, kw_only=True):
     retirement: Retirement | Unset | None = msgspec.UNSET
     elastic: ElasticFact | Unset | None = msgspec.UNSET
     scaler: ScalerFact | Unset | None = msgspec.UNSET
+    pool: PoolFact | Unset | None = msgspec.UNSET
     contract: RouterContract | Unset | None = msgspec.UNSET
     endpoint: str | Unset | None = msgspec.UNSET
     port: int | None = None

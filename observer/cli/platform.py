@@ -33,6 +33,7 @@ _FACTS = (
     "publishers",
     "retirement",
     "scaler",
+    "pool",
     "contract",
     "endpoint",
     "rollout",

@@ -136,6 +136,17 @@ ADVICE: dict[tuple[str, str], Advice] = {
     ("ReadyCount", "CountsDisagree"): Advice(
         Course.WAIT, OPERATOR, "counts differ for a moment after each change; else believe what serves"
     ),
+    ("CachePool", "EndpointDiffers"): Advice(
+        Course.WAIT,
+        OPERATOR,
+        "the contract follows the pool at the operator's next pass; else routers ask a wrong address",
+    ),
+    ("CachePool", "PoolNotFound"): Advice(
+        Course.WAIT, CLUSTER, "look whether the pool was deleted; the observer may also not watch where it is"
+    ),
+    ("Scaler", "ScalerNotFound"): Advice(
+        Course.WAIT, OWNER, "nobody may own the replica count: create the scaler anew, or remove its annotations"
+    ),
     ("Router", "Down"): Advice(_A, ROUTER, "nobody listens on its ports: clients reach other replicas only"),
     ("Member", "Loading"): Advice(_C, ENGINE, "loading is not a stall; it takes as long as the model does"),
     ("Member", "StartupLoop"): Advice(_A, OWNER, "it starts again and again: see how the last attempt ended"),

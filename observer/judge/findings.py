@@ -12,7 +12,7 @@ from observer.judge.notices import of_notices
 from observer.judge.qualification import group_name
 from observer.judge.standing import MemberStanding, Standing
 from router_contract.judging import DeploymentInputs
-from router_contract.platform_facts import OperatorStatus, PlatformFacts, Unset
+from router_contract.platform_facts import OperatorStatus, PlatformFacts, RouterContract, ScalerFact, Unset
 from router_contract.platform_words import ReasonFact
 from router_contract.readings import FailureKind, Instant
 from router_contract.router_views import RouterView, ViewFailed
@@ -38,6 +38,8 @@ def findings(
         *_of_routers(inputs),
         *_of_operator(inputs, frozenset(item.type for item in conditions), now),
         *_of_counts(inputs, groups),
+        *_of_pool(inputs.facts),
+        *_of_scaler(inputs.facts),
         *of_notices(inputs.facts, now),
     ]
 
@@ -173,6 +175,27 @@ def _of_counts(inputs: DeploymentInputs, groups: Sequence[JudgedGroup]) -> Itera
     seen = str(low) if low == high else f"{low} to {high}"
     said = f"the operator counts {counts.ready}{total} ready; by its Pods {seen} of {named} serve"
     yield _finding("ReadyCount", "", "False", "CountsDisagree", said, None)
+
+
+def _of_pool(facts: PlatformFacts) -> Iterator[Finding]:
+    """Where the contract's pool endpoint is not the pool's own. A pool that is not seen may lie where nobody looks."""
+    pool, contract = facts.pool, facts.contract
+    if pool is None or isinstance(pool, Unset):
+        return
+    if not pool.found:
+        yield _finding("CachePool", "", "Unknown", "PoolNotFound", f"no pool {pool.name} is found", None)
+    elif isinstance(contract, RouterContract) and contract.pool_endpoint != (pool.endpoint or ""):
+        told = f"the contract publishes {contract.pool_endpoint or 'no pool endpoint'}"
+        said = f"{told}; the pool {pool.name} itself says {pool.endpoint or 'none'}"
+        yield _finding("CachePool", "", "False", "EndpointDiffers", said, None)
+
+
+def _of_scaler(facts: PlatformFacts) -> Iterator[Finding]:
+    """The scaler that the annotations name is not found, where that could be looked at."""
+    scaler = facts.scaler
+    if isinstance(scaler, ScalerFact) and scaler.found is False:
+        said = f"the scaler {scaler.name} that the annotations name is not found"
+        yield _finding("Scaler", "", "Unknown", "ScalerNotFound", said, None)
 
 
 def serving_units(roles: Sequence[Role], groups: Sequence[JudgedGroup], wanted: int | None) -> tuple[int, int, int]:

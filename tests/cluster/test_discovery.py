@@ -171,7 +171,9 @@ async def test_found_replaced_and_gone(cluster: ControlPlane) -> None:
         ]
         assert found.deployment.complete
         assert {fault.why for fault in found.facts.sources} == {"NotInstalled"}
-        assert {fault.kind for fault in discovery.sources()} == {"Workload", "KVCachePoolBinding", "ModelArtifact"}
+        assert {fault.kind for fault in discovery.sources()} == {
+            "Workload", "KVCachePoolBinding", "ModelArtifact", "KVCachePool", "ModelDeploymentScaler",
+        }  # fmt: skip
         # other tests of the session may have left objects of theirs in this cluster
         (reference, *_) = [each for each in heard.objects if each.uid == world.uid]
         await until(lambda: (found := heard.named("found")) is not None and found.conditions_map is True)

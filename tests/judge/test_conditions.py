@@ -716,7 +716,8 @@ def test_every_reason_that_is_not_true_has_advice(kind, reason):
 def test_advice_has_no_row_for_a_reason_nobody_gives():
     others = {("Member", name) for name in ("Loading", "StartupLoop", "Down", "Saturated", "Failing")}
     others |= {("Group", name) for name in ("Retiring", "RetirementAborted", "Replacing", "Incomplete")}
-    others |= {("Router", "Down"), ("ReadyCount", "CountsDisagree")}
+    others |= {("Router", "Down"), ("ReadyCount", "CountsDisagree"), ("Scaler", "ScalerNotFound")}
+    others |= {("CachePool", name) for name in ("EndpointDiffers", "PoolNotFound")}
     assert set(ADVICE) == {(kind, reason) for kind, all_ in REASONS.items() for reason in all_} | others
 
 

@@ -135,11 +135,20 @@ class CountsRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     total: Annotated[str, Meta(description="Path to the units that exist.")]
 
 
+class PoolRule(ObjectRule, frozen=True, kw_only=True, rename="camel"):
+    """The cache pool that the target is attached to, for the address that it tells itself."""
+
+    path: Annotated[str, Meta(description="Path in the pool to its address for clients.")]
+
+
 class ScalerRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Annotations of the target that name who owns the replica count."""
 
     binding: Annotated[str, Meta(description="Annotation that names the owner.")]
     decision: Annotated[str, Meta(description="Annotation that names the last decision.")]
+    source: Annotated[
+        str | None, Meta(description="Name of the source that has the owners, to see whether it exists.")
+    ] = None
 
 
 class FactsRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -162,6 +171,7 @@ class FactsRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     scaler: Annotated[ScalerRule | None, Meta(description="Who owns the replica count.")] = None
     cache: Annotated[Takes, Meta(description="A cache is declared when this has a value.")] = ()
     binding: Annotated[BindingRule | None, Meta(description="The binding of that cache.")] = None
+    pool: Annotated[PoolRule | None, Meta(description="The pool of that cache.")] = None
     quota: Annotated[QuotaRule | None, Meta(description="Quota of the replicas.")] = None
     weights: Annotated[WeightsRule | None, Meta(description="The model artifact.")] = None
     counts: Annotated[CountsRule | None, Meta(description="The operator's own counts.")] = None

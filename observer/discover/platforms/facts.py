@@ -22,7 +22,6 @@ from router_contract.platform_facts import (
     PlatformFacts,
     PublisherFact,
     RouterContract,
-    ScalerFact,
     SourceFault,
     Unset,
 )
@@ -69,7 +68,8 @@ def facts(
         publishers=_publishers(document, scope, roles, router),
         retirement=_retirement(rule.retirement, scope),
         elastic=msgspec.UNSET if any(role.elastic for role in roles) else None,
-        scaler=_scaler(document, scope),
+        scaler=objects.scaler(rule.scaler),
+        pool=objects.pool(rule.pool, scope),
         contract=_contract(document, scope, roles),
         endpoint=_endpoint(document, scope),
         port=paths.whole(text(rule.port, scope)),
@@ -164,18 +164,6 @@ def _retirement(path: str | None, scope: Scope) -> Retirement | Unset | None:
         phase_started_at=moment(paths.as_text(found.get("phaseStartedAt"))),
         last_consumed_retry_token=paths.as_text(found.get("lastConsumedRetryToken")),
     )
-
-
-def _scaler(document: PlatformDocument, scope: Scope) -> ScalerFact | Unset | None:
-    rule = document.facts.scaler
-    if rule is None:
-        return msgspec.UNSET
-    metadata = scope.body.get("metadata", {})
-    held = metadata.get("annotations") or {}
-    binding, decision = held.get(rule.binding), held.get(rule.decision)
-    if binding is None and decision is None:
-        return None
-    return ScalerFact(binding=str(binding or ""), decision=str(decision or ""))
 
 
 def _contract(document: PlatformDocument, scope: Scope, roles: Sequence[Role]) -> RouterContract | Unset | None:

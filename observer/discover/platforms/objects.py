@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,9 @@ from observer.discover.platforms.document_facts import (
     BindingRule,
     ObjectRule,
     OwnedCount,
+    PoolRule,
     QuotaRule,
+    ScalerRule,
     UrlRule,
     WeightsRule,
 )
@@ -21,7 +24,15 @@ from observer.discover.platforms.select import controller
 from observer.discover.platforms.taking import Scope, text
 from observer.discover.platforms.world import Reader, owner_uids
 from observer.kube.records import Document
-from router_contract.platform_facts import BindingFact, RouterObjectsFact, Unset, WeightsFact, WorkloadFact
+from router_contract.platform_facts import (
+    BindingFact,
+    PoolFact,
+    RouterObjectsFact,
+    ScalerFact,
+    Unset,
+    WeightsFact,
+    WorkloadFact,
+)
 from router_contract.platform_words import UrlFact
 from router_contract.targets import Ready, Role, RouterDeclaration
 
@@ -60,6 +71,33 @@ class Objects:
             deleting=_deleting(found),
             domain_read=rule.domain is None or paths.first(found.body, rule.domain) is not None,
         )
+
+    def pool(self, rule: PoolRule | None, scope: Scope) -> PoolFact | Unset | None:
+        """The attached cache pool, ``None`` when the target names none. It may lie in another namespace, or in none."""
+        if rule is None:
+            return msgspec.UNSET
+        name = text(rule.name, scope) or ""
+        found = self._reader.named(rule.source, self._target.namespace, name) if name else None
+        if isinstance(found, msgspec.UnsetType):
+            return found
+        if not name or found is None:
+            return PoolFact(name=name, found=False) if name else None
+        return PoolFact(name=name, found=True, endpoint=paths.as_text(paths.first(found.body, rule.path)) or None)
+
+    def scaler(self, rule: ScalerRule | None) -> ScalerFact | Unset | None:
+        """Who owns the replica count, ``None`` when nothing says so, and whether an object of the name is there."""
+        if rule is None:
+            return msgspec.UNSET
+        held = self._target.body.get("metadata", {}).get("annotations") or {}
+        binding, decision = held.get(rule.binding), held.get(rule.decision)
+        if binding is None and decision is None:
+            return None
+        fact = ScalerFact(binding=str(binding or ""), decision=str(decision or ""), name=named_in(str(binding or "")))
+        if rule.source is None or not fact.name:
+            return fact
+        found = self._reader.named(rule.source, self._target.namespace, fact.name)
+        there = msgspec.UNSET if isinstance(found, msgspec.UnsetType) else found is not None
+        return msgspec.structs.replace(fact, found=there)
 
     def weights(self, rule: WeightsRule | None, scope: Scope, roles: Sequence[Role]) -> WeightsFact | Unset | None:
         """The model artifact, ``None`` when none is referred to. That Pods have the weights shows in their containers."""
@@ -128,6 +166,23 @@ class Objects:
         if found is None or controller(found)[2] != self._target.uid:
             return RouterObjectsFact(deployed=False)
         return RouterObjectsFact(ready=paths.whole(paths.first(found.body, rule.workload.ready)) or 0)
+
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_IDENTIFIER = re.compile(r"[0-9a-f]{8,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]+")
+"""UIDs, digests and numbers: they have the form of a name and are none."""
+
+
+def named_in(said: str) -> str:
+    """The name of an object in an annotation: of JSON its ``name``, else a plain name; empty where it cannot be told."""
+    name: object = said.strip()
+    if said.lstrip().startswith("{"):
+        try:
+            name = msgspec.json.decode(said, type=dict[str, Any]).get("name")
+        except (msgspec.MsgspecError, RecursionError):
+            return ""
+    fits = isinstance(name, str) and _NAME.fullmatch(name) and not _IDENTIFIER.fullmatch(name)
+    return str(name) if fits else ""
 
 
 def _deleting(document: Document) -> bool:

@@ -14,6 +14,7 @@ from router_contract.platform_facts import SourceFault, Unset
 
 Need = tuple[str, ...]
 """One thing a build looked at: ``("label", namespace, key, value)``, ``("pods", namespace)``,
+``("named", source, name)``,
 ``("object", source, namespace, name)`` or ``("owned", source, uid)``."""
 
 PODS_SOURCE = "pods"
@@ -107,6 +108,14 @@ class World:
         """The object of this name."""
         return self._objects[source].get((namespace, name))
 
+    def named(self, source: str, name: str) -> dict[str, Document]:
+        """The objects of this name by their namespace, which is empty for those that lie in none."""
+        return {place: each for (place, found), each in self._objects[source].items() if found == name}
+
+    def unreadable(self, source: str) -> bool:
+        """Whether a source cannot be read in some namespace."""
+        return any(found == source for found, _ in self.faults)
+
     def owned(self, source: str, uid: str) -> Sequence[Document]:
         """The objects with an owner of this UID."""
         return tuple(self._owned[source].get(uid, {}).values())
@@ -140,6 +149,20 @@ class Reader:
         found = self._world.object(source, namespace, name)
         return msgspec.UNSET if found is None and self._world.fault(source, namespace) is not None else found
 
+    def named(self, source: str, namespace: str, name: str) -> Document | Unset | None:
+        """An object of this name: in this namespace, in none, else the only one anywhere.
+
+        UNSET when several have it elsewhere, or when it is not here and nobody could look everywhere.
+        """
+        self.needed.add(("named", source, name))
+        held = self._world.named(source, name)
+        for place in (namespace, ""):
+            if place in held:
+                return held[place]
+        if len(held) > 1 or self._world.unreadable(source):
+            return msgspec.UNSET
+        return next(iter(held.values()), None)
+
     def owned(self, source: str, namespace: str, uids: Iterable[str]) -> tuple[Document, ...] | Unset:
         """The objects with one of these owners, each once, by name; UNSET when nobody could look."""
         found: dict[str, Document] = {}
@@ -170,6 +193,7 @@ def pod_needs(pod: Pod) -> Iterator[Need]:
 def object_needs(source: str, document: Document) -> Iterator[Need]:
     """Whom a change of this object concerns."""
     yield ("object", source, document.namespace, document.name)
+    yield ("named", source, document.name)
     for uid in owner_uids(document):
         yield ("owned", source, uid)
 

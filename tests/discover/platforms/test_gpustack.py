@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from router_contract.platform_facts import BindingFact, RouterObjectsFact, ScalerFact, SourceFault
+from router_contract.platform_facts import BindingFact, PoolFact, RouterObjectsFact, ScalerFact, SourceFault
 from router_contract.targets import DeploymentKey, EndpointType, Ready
 from tests.discover.platforms.shapes import (
     LABEL,
@@ -25,6 +25,7 @@ from tests.discover.platforms.shapes import (
 )
 
 UNSET = msgspec.UNSET
+SCALER = "modeldeployment.gpustack.ai/scaler-binding"
 ROUTER = {"router": {"name": "sglang-gateway"}}
 LLM_D = {"router": {"name": "llm-d-router", "replicas": 2}}
 
@@ -474,18 +475,21 @@ def test_weights(name, delivery, objects, wanted):
     assert got == wanted
 
 
-@pytest.mark.parametrize("source", ["workloads", "bindings", "artifacts", "deployments"])
+@pytest.mark.parametrize("source", ["workloads", "bindings", "artifacts", "deployments", "pools", "scalers"])
 def test_what_nobody_could_look_at_is_unset_and_never_absent(source):
     platform = gpustack()
     world = world_of(platform, pod("a"))
     kind = platform.source(source).kind
     world.faults[source, ""] = SourceFault(kind=kind, why="NotInstalled", since=NOW)
     spec = {**ROUTER, "kvCache": {"poolRef": {"name": "g"}}, "model": {"name": "m", "artifactRef": {"name": "w"}}}
-    facts = find(md(spec=spec), world=world).discovered.facts
+    target = md(spec=spec, status={"kvCache": {"pool": "p"}}, annotations={SCALER: "by-load"})
+    facts = find(target, world=world).discovered.facts
     values = {
         "workloads": facts.workloads,
         "bindings": facts.binding,
         "artifacts": facts.weights,
+        "pools": facts.pool,
+        "scalers": facts.scaler.found,
         "deployments": facts.router_objects,
     }
     assert values[source] is UNSET
@@ -517,10 +521,54 @@ def test_retirement(status, wanted):
     assert found == wanted
 
 
-def test_scaler_annotations():
+SCALERS = {
+    "a plain name": ("hpa", ["hpa"], "hpa", True),
+    "JSON": ('{"name": "hpa", "uid": "u"}', ["hpa"], "hpa", True),
+    "gone": ("hpa", ["other"], "hpa", False),
+    "JSON without a name": ('{"uid": "u"}', [], "", UNSET),
+    "broken JSON": ('{"name": ', [], "", UNSET),
+    "a name that is no text": ('{"name": 3}', [], "", UNSET),
+    "a UID is no name": ("6f1d2c3b-0a1b-4c5d-8e9f-001122334455", [], "", UNSET),
+    "words": ("scaled to 3", [], "", UNSET),
+}
+
+
+@pytest.mark.parametrize(("said", "there", "name", "found"), SCALERS.values(), ids=SCALERS)
+def test_the_scaler_that_an_annotation_names(said, there, name, found):
+    objects = [thing("worker.gpustack.ai/v1alpha1", "ModelDeploymentScaler", each) for each in there]
+    fact = find(md(annotations={SCALER: said}), *objects).discovered.facts.scaler
+    assert fact == ScalerFact(binding=said, name=name, found=found)
+
+
+def test_without_scaler_annotations_nobody_owns_the_count():
     assert find(md()).discovered.facts.scaler is None
-    annotations = {"modeldeployment.gpustack.ai/scaler-binding": "hpa"}
-    assert find(md(annotations=annotations)).discovered.facts.scaler == ScalerFact(binding="hpa")
+
+
+def cache_pool(namespace="llm", **status):
+    made = thing("worker.gpustack.ai/v1alpha1", "KVCachePool", "p", status=status)
+    return {**made, "metadata": {**made["metadata"], "namespace": namespace, "uid": f"uid-pool-{namespace}"}}
+
+
+POOLS = {
+    "none attached": (None, [], None),
+    "gone": ("p", [], PoolFact(name="p", found=False)),
+    "tells its endpoint": ("p", [cache_pool(clientEndpoint="a:1")], PoolFact(name="p", found=True, endpoint="a:1")),
+    "tells none": ("p", [cache_pool()], PoolFact(name="p", found=True)),
+    "in another namespace": (
+        "p", [cache_pool("else", clientEndpoint="b:1")], PoolFact(name="p", found=True, endpoint="b:1"),
+    ),
+    "in no namespace before another's": (
+        "p", [cache_pool("else"), cache_pool("", clientEndpoint="c:1")],
+        PoolFact(name="p", found=True, endpoint="c:1"),
+    ),
+    "which of two is not known": ("p", [cache_pool("else"), cache_pool("more")], UNSET),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "objects", "wanted"), POOLS.values(), ids=POOLS)
+def test_the_pool_that_a_deployment_is_attached_to(name, objects, wanted):
+    status = {"kvCache": {"pool": name}} if name else None
+    assert find(md(status=status), *objects).discovered.facts.pool == wanted
 
 
 def test_an_elastic_role_is_one_collective_with_its_head_beside_it():

@@ -66,12 +66,16 @@ def test_what_was_not_read_is_never_called_absent(barred, pods):
         "kvCache": {"poolRef": {"name": "g"}},
         "model": {"name": "m", "artifactRef": {"name": "w"}},
     }
-    found = find(md(spec=spec), world=world).discovered
+    named = {"modeldeployment.gpustack.ai/scaler-binding": "by-load"}
+    status = {"kvCache": {"pool": "p"}}
+    found = find(md(spec=spec, status=status, annotations=named), world=world).discovered
     facts = found.facts
     values = {
         "workloads": facts.workloads,
         "bindings": facts.binding,
         "artifacts": facts.weights,
+        "pools": facts.pool,
+        "scalers": facts.scaler.found,
         "deployments": facts.router_objects,
     }
     assert {name for name, value in values.items() if value is msgspec.UNSET} == barred & values.keys()
