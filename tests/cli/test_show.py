@@ -118,7 +118,7 @@ def test_metrics_shows_each_kind_of_entry(server: str, capsys) -> None:
         "1.0s",
         "Fresh",
     ]
-    assert any(row[:3] == ["ScrapeFailed", "chat-1", "scrape"] for row in cells(out))
+    assert any(row[:4] == ["ScrapeFailed", "everything", "chat-1", "scrape"] for row in cells(out))
     assert "ttft" in out
     assert "all of server" in out
 
