@@ -53,7 +53,7 @@ def policy_of(settings: Settings) -> JudgePolicy:
     )
 
 
-_AWAITED_READS = 3
+AWAITED_READS = 3
 """Reads of a target after which a restart has lost nothing: progress is only seen between two, and the first two may
 follow each other too soon for any."""
 _AWAITED_PERIODS = 3
@@ -259,9 +259,7 @@ class Judging:
         pods = self._views.get(deployment.key, {})
         views = [pods.get(each.member.uid, (None, None)) for each in router_members((deployment,))]
         counts = {
-            "metrics": [
-                each is not None and each.reads >= _AWAITED_READS and each.consecutive != 1 for each in records
-            ],
+            "metrics": [each is not None and each.reads >= AWAITED_READS and each.consecutive != 1 for each in records],
             "engine API": [each is not None and not (each.models_failed or each.health_failed) for each in probes],
             "router API": [good is not None and failed is None for good, failed in views],
         }

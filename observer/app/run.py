@@ -17,6 +17,7 @@ import uvloop
 
 from exporters.live import Screen, changes_key, console, deployments_picture, summaries
 from observer.app.canary_simulate import simulate
+from observer.app.judging import AWAITED_READS
 from observer.app.pauses import Pauses
 from observer.app.replay import Outcome, replay
 from observer.app.told import package_version
@@ -39,6 +40,8 @@ OBSERVER_PORT = 9480
 SIMULATOR_PORT = 9481
 """Where the demo is when nobody else is there: the command line asks the first one by itself."""
 _TABLE_PERIOD = 1.0
+_JUDGED_SECONDS = 2.5
+"""How long after its last awaited read everything is surely judged: two passes of the demo and a reserve."""
 _log = logging.getLogger(__name__)
 
 
@@ -267,17 +270,18 @@ async def _describe(simulated: SimulatedFleet, file: Path) -> None:
 
 
 async def _first_reads(watcher: Watcher, stop: asyncio.Event) -> bool:
-    """Whether every target was read twice (a window needs two reads), or failed twice, before somebody stopped us.
+    """Whether every target was read as often as verdicts want, or failed so often, and judged, before somebody stopped us.
 
-    Once all were read, the second reads are asked for at once.
+    Once all were read, each further read is asked for at once.
     """
-    asked = False
+    asked = 0
     while not await _waited(stop, 0.2):
         reads = [status.reads for status in watcher.source.targets() if status.state is not TargetState.SHED]
-        if min(reads, default=2) >= 2:
-            return True
-        if min(reads) == 1 and not asked:
-            asked = True
+        least = min(reads, default=AWAITED_READS)
+        if least >= AWAITED_READS:
+            return not await _waited(stop, _JUDGED_SECONDS)
+        if least > asked:
+            asked = least
             for key in watcher.source.keys():  # noqa: SIM118 - a source is no mapping
                 await watcher.source.refresh(key)
     return False
