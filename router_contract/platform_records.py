@@ -26,7 +26,7 @@ class OperationRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_progress_at: float | None = None
     deadline: float | None = None
     capacity_refused_at: float | None = None
-    retries: int = 0
+    retries: int | None = None
     from_node: str = ""
     surge_index: int | None = None
 
@@ -124,7 +124,7 @@ class CanaryRunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     ``capacity_wait_since`` is apart from ``step_entered``: waiting for capacity spends nothing of the soak. ``rejected`` is a
     revision that a rollback turned down and that is not tried again. ``steps`` is ``None`` where the plan is not pinned any
-    more.
+    more, ``failed_checks`` where the run counts none or does not say.
     """
 
     phase: str = ""
@@ -141,7 +141,7 @@ class CanaryRunRecord(msgspec.Struct, frozen=True, kw_only=True):
     rejected: str = ""
     failed_reason: str = ""
     failed_at: float | None = None
-    failed_checks: int = 0
+    failed_checks: int | None = None
     last_evaluation: float | None = None
     last_conclusive: float | None = None
     results: tuple[CanaryMetric, ...] = ()

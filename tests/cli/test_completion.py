@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 
@@ -11,6 +10,7 @@ import pytest
 
 from observer.cli.completion import INSTALL
 from tests.cli.test_show import run
+from tests.conftest import require
 
 
 @pytest.mark.parametrize("shell", INSTALL)
@@ -24,8 +24,7 @@ def test_the_script_says_how_to_install_it(capsys, shell: str) -> None:
 
 @pytest.mark.parametrize("shell", INSTALL)
 def test_the_script_is_sound(capsys, shell: str) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"no {shell} on this machine")
+    require(shell, "its completion is checked by itself")
     _, out, _ = run(capsys, "completion", shell)
     done = subprocess.run([shell, "-n"], input=out, text=True, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -88,7 +88,7 @@ def test_the_document_has_null_where_a_count_is_not_known() -> None:
     assert (scaler["currentReplicas"], scaler["desiredReplicas"]) == (None, None)
     assert engine["operations"] == [
         {"instance": 1, "type": "Update", "step": "Drain", "waiting": "QuotaExceeded", "startedAt": TIME,
-         "lastProgressAt": TIME, "surgeInstance": 0, "retries": 0},
+         "lastProgressAt": TIME, "surgeInstance": 0, "retries": None},
     ]  # fmt: skip
     assert engine["failures"][0]["exitCode"] == 137
     assert engine["rolloutHold"] == {"gate": "Budget", "reason": "no surge left", "since": TIME}
@@ -96,6 +96,7 @@ def test_the_document_has_null_where_a_count_is_not_known() -> None:
     assert (run["step"], run["steps"], run["trafficWeight"], run["heldBy"]) == (0, 3, 0, "Capacity"), (
         "a zero is a value"
     )
+    assert run["failedChecks"] is None
     assert run["stepEnteredTime"] == TIME != run["capacityWaitSince"]
     placed = found["placement"]
     assert placed["totals"] == {"homes": 2, "homesKnown": 1, "admitted": 5, "ready": None}

@@ -38,7 +38,7 @@ def canary_run(service: Json, component: str) -> CanaryRunRecord | None:
         rejected=loose.word(found, "rolledBackRevisionHash"),
         failed_reason=loose.word(failed, "reason"),
         failed_at=loose.time(failed, "time"),
-        failed_checks=loose.number(found, "analysisFailedChecks") or 0,
+        failed_checks=loose.number(found, "analysisFailedChecks"),
         last_evaluation=loose.time(found, "lastEvaluationTime"),
         last_conclusive=loose.time(found, "lastConclusiveEvaluationTime"),
         results=tuple(_metric(each) for each in loose.parts(found, "metricResults")[:64]),

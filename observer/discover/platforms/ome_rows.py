@@ -204,7 +204,7 @@ def _operation(found: Json) -> OperationRecord:
         last_progress_at=loose.time(found, "lastProgressAt"),
         deadline=loose.time(found, "deadline"),
         capacity_refused_at=loose.time(found, "capacityRefusedAt"),
-        retries=loose.number(found, "retryCount") or 0,
+        retries=loose.number(found, "retryCount"),
         from_node=loose.word(found, "fromNode"),
         surge_index=loose.number(found, "surgeIndex"),
     )

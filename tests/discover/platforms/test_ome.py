@@ -385,6 +385,15 @@ def test_what_holds_a_canary_run(case: str) -> None:
     assert run.analysis == ("ome-chat-engine" if run.open else ""), "ours of the same run, by name"
 
 
+@pytest.mark.parametrize(
+    ("said", "wanted"), [({}, None), ({"analysisFailedChecks": "many"}, None), ({"analysisFailedChecks": 0}, 0)]
+)
+def test_failed_checks_that_nobody_counts_are_not_zero(said: Any, wanted: int | None) -> None:
+    run = component(two(row(0), row(1), status=canary(**said))).canary
+    assert run is not None
+    assert run.failed_checks == wanted
+
+
 def test_waiting_for_capacity_is_apart_from_the_soak() -> None:
     run = component(two(row(0), row(1), status=canary(currentStep=1, capacityWaitSince="2026-11-01T00:20:00Z"))).canary
     assert run is not None
