@@ -7,6 +7,7 @@ each family keeps what stands before its numbers and only the numbers are writte
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from itertools import chain, repeat
@@ -71,7 +72,7 @@ def numbers(values: Sequence[float]) -> list[bytes]:
     """Each value as Prometheus writes it (``1e+06``, ``+Inf``, ``NaN``)."""
     if not values:
         return []
-    array = np.asarray(values, dtype=np.float64)
+    array = np.fromiter(values, np.float64, len(values))
     texts: list[bytes] = orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
     size = np.abs(array)
     # Outside this range the two spellings differ, and JSON has no NaN; the comparison is false for NaN.
@@ -105,7 +106,8 @@ class _FamilyLayout:
     def fill(self, rows: Iterable[Row], values: list[float]) -> bool:
         """Append the rows' numbers to ``values`` in line order; True when the lines had to be written anew."""
         # One row at a time: tuples of all rows at once would have the garbage collector visit them.
-        cells: list[Any] = list(chain.from_iterable(rows))
+        cells: list[Any] = []
+        deque(map(cells.extend, rows), maxlen=0)  # a loop in C; an iterator over each row costs twice as much
         labels: list[tuple[str, ...]] = cells[::2]
         found: list[float | Histogram] = cells[1::2]
         shapes: list[_Shape | None] = []
