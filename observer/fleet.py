@@ -1,7 +1,7 @@
 """What is known about each target, and how one frozen instant of it looks. Pure: observations in, reports out.
 
 `read` and `failed` fold one observation into a target's `Record`; `values` shows every signal of a record at an
-instant, each with its age and state, or with the code that says why it is missing.
+instant (or those that are asked for), each with its age and state, or with the code that says why it is missing.
 """
 
 from __future__ import annotations
@@ -14,24 +14,22 @@ import msgspec
 
 from observer.measure.extract import Frame
 from observer.measure.histograms import merge, merge_windows
+from observer.measure.making import Maker
 from observer.measure.totals import added, onto
 from observer.measure.window import Chain
 from router_contract.readings import (
     Histogram,
     Instant,
     MissingCode,
+    Moment,
     Problem,
     ScrapeFailed,
     SignalValue,
     State,
-    Window,
 )
-from router_contract.signals import SIGNALS, Kind
 from router_contract.targets import Component, Deployment, Member, Target
 from router_contract.verdicts import DeploymentReport, RoleMeasurement, TargetReport, TargetState, TargetStatus
 from router_contract.vocabulary import Vocabulary
-
-_MOVING = (Kind.COUNTER, Kind.HISTOGRAM)
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +47,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     ``frame`` is the last good read, begun at ``read_at``; ``failure`` the last failed one. ``consecutive`` counts
     failures since the last good read. ``vocabulary`` is ``None`` for software that no table knows. ``as_read`` keeps
-    what `values` made of the last good read.
+    what `values` made of the last good read, by signal.
     """
 
     target: Target
@@ -65,7 +63,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     reads: int = 0
     failures: int = 0
     consecutive: int = 0
-    as_read: dict[Policy, tuple[SignalValue, ...]] = msgspec.field(default_factory=dict)
+    as_read: dict[Policy, dict[str, tuple[SignalValue, ...]]] = msgspec.field(default_factory=dict)
 
 
 def read(record: Record, frame: Frame, chain: Chain, at: Instant, *, duration: float, body_bytes: int) -> Record:
@@ -97,97 +95,59 @@ def failed(record: Record, failure: ScrapeFailed) -> Record:
 
 def state_at(record: Record, now: Instant, policy: Policy) -> State:
     """How fresh a record is; Missing when it was never read or its last read has expired."""
-    if record.read_at is None:
-        return State.MISSING
-    age = now.mono - record.read_at.mono
-    return State.FRESH if age <= policy.fresh else State.STALE if age <= policy.expire else State.MISSING
+    return moment_of(record, now, policy).state
 
 
-def values(record: Record, now: Instant, policy: Policy) -> tuple[SignalValue, ...]:
-    """Every signal that the target's table knows, at an instant: with a value, or with why there is none."""
+def values(
+    record: Record, now: Instant, policy: Policy, signals: frozenset[str] | None = None
+) -> tuple[SignalValue, ...]:
+    """Every signal that the target's table knows, at an instant: with a value, or with why there is none.
+
+    With ``signals`` only those, which are then the only ones made.
+    """
     if record.vocabulary is None:
         return ()
-    state = state_at(record, now, policy)
-    if state is State.MISSING or record.frame is None or record.read_at is None:
-        code, told = _why_nothing(record), sources(record.vocabulary, record.version).items()
+    moment = moment_of(record, now, policy)
+    told = sources(record.vocabulary, record.version).items()
+    asked = told if signals is None else [item for item in told if item[0] in signals]
+    if moment.state is State.MISSING or record.frame is None or record.read_at is None:
+        code = _why_nothing(record)
         return tuple(
-            SignalValue(signal=name, source=source, missing=code, window_missing=code) for name, source in told
+            SignalValue(signal=name, source=source, missing=code, window_missing=code) for name, source in asked
         )
+    made = record.as_read.setdefault(policy, {})
+    maker = Maker(record.frame, record.chain, record.read_at, policy.span, policy.longest)
+    found: list[SignalValue] = []
+    for signal, source in asked:
+        of = made.get(signal)
+        if of is None:
+            of = made[signal] = maker.signal(signal, source)
+        found += of
+    return tuple(_aged(value, moment) for value in found)
+
+
+def moment_of(record: Record, now: Instant, policy: Policy) -> Moment:
+    """What time has made of a record's values by an instant (see `Moment`)."""
+    if record.read_at is None:
+        return Moment(read=record, state=State.MISSING, windows=False)
     age = now.mono - record.read_at.mono
-    return tuple(_aged(value, state, age, policy) for value in _as_read(record, record.read_at, policy))
+    state = State.FRESH if age <= policy.fresh else State.STALE if age <= policy.expire else State.MISSING
+    return Moment(read=record.as_read, state=state, windows=age <= policy.longest, age_seconds=age)
 
 
-def _aged(value: SignalValue, state: State, age: float, policy: Policy) -> SignalValue:
+def _aged(value: SignalValue, moment: Moment) -> SignalValue:
     """A value some time after its read. A window outlives `Policy.longest` no more than a value outlives its end."""
     if value.missing is not None:
-        return msgspec.structs.replace(value, age_seconds=age)
-    if age > policy.longest and value.running_total is not None:
+        return msgspec.structs.replace(value, age_seconds=moment.age_seconds)
+    if not moment.windows and value.running_total is not None:
         value = msgspec.structs.replace(value, window=None, window_missing=MissingCode.EXPIRED)
-    return msgspec.structs.replace(value, state=state, age_seconds=age)
-
-
-def _as_read(record: Record, at: Instant, policy: Policy) -> tuple[SignalValue, ...]:
-    """Every signal as it was at its read, made once for each read: what ages is little, what is looked up is not."""
-    made = record.as_read.get(policy)
-    if made is None:
-        made = record.as_read[policy] = tuple(_make(record, at, policy))
-    return made
-
-
-def _make(record: Record, at: Instant, policy: Policy) -> Iterator[SignalValue]:
-    frame, table = record.frame, record.vocabulary
-    if frame is None or table is None:
-        return
-    for signal, source in sources(table, record.version).items():
-        series, gaps = frame.series(signal), frame.gaps(signal)
-        if not series and not gaps:
-            gaps = (((), frame.missing(signal) or MissingCode.ABSENT),)
-        yield from (_missing(at, signal, labels, source, code) for labels, code in gaps)
-        for each in series:
-            window, why = _window(record, signal, each.labels, at, policy)
-            total = record.chain.total(signal, each.labels) if SIGNALS[signal].kind in _MOVING else None
-            yield SignalValue(
-                signal=signal,
-                labels=each.labels,
-                value=each.value,
-                histogram=each.histogram,
-                info=each.info,
-                observed_at=at.wall,
-                source=each.source,
-                window=window,
-                window_missing=why,
-                running_total=total.count if isinstance(total, Histogram) else total,
-                running_histogram=total if isinstance(total, Histogram) else None,
-            )
+    return msgspec.structs.replace(value, state=moment.state, age_seconds=moment.age_seconds)
 
 
 def _why_nothing(record: Record) -> MissingCode:
     if record.read_at is not None:
         return MissingCode.EXPIRED
     return MissingCode.SCRAPE_FAILED if record.failure is not None else MissingCode.NEVER_READ
-
-
-def _missing(
-    at: Instant, signal: str, labels: tuple[tuple[str, str], ...], source: str, code: MissingCode
-) -> SignalValue:
-    """A signal that a readable body did not have: the age of that body is the age of the finding."""
-    return SignalValue(
-        signal=signal,
-        labels=labels,
-        source=source,
-        missing=code,
-        window_missing=code,
-        observed_at=at.wall,
-    )
-
-
-def _window(
-    record: Record, signal: str, labels: tuple[tuple[str, str], ...], now: Instant, policy: Policy
-) -> tuple[Window | None, MissingCode | None]:
-    if SIGNALS[signal].kind not in _MOVING:
-        return None, None
-    found = record.chain.window(signal, labels, now, policy.span, policy.longest)
-    return (found, None) if isinstance(found, Window) else (None, found)
 
 
 @lru_cache(maxsize=256)
@@ -292,16 +252,20 @@ def _no_table(record: Record) -> tuple[Problem, ...]:
     return (Problem(family="", kind=MissingCode.UNKNOWN_SOFTWARE, detail=detail),)
 
 
-def totals(record: Record) -> Counted:
+def totals(record: Record, signals: frozenset[str] | None = None) -> Counted:
     """The running totals of a target's histogram signals over all of its series, also those that are gone now."""
-    return _NOTHING if record.chain.totals is None else record.chain.totals.histograms()
+    return _NOTHING if record.chain.totals is None else record.chain.totals.histograms(signals)
 
 
-def counted(records: Iterable[Record], departed: Counted = _NOTHING) -> dict[str, Histogram]:
+def counted(
+    records: Iterable[Record], departed: Counted = _NOTHING, signals: frozenset[str] | None = None
+) -> dict[str, Histogram]:
     """By signal: what some targets have counted, whatever their state is now, and what was counted before them."""
-    parts: dict[str, list[Histogram]] = {signal: [total] for signal, total in departed.items()}
+    parts: dict[str, list[Histogram]] = {
+        signal: [total] for signal, total in departed.items() if signals is None or signal in signals
+    }
     for record in records:
-        for signal, total in totals(record).items():
+        for signal, total in totals(record, signals).items():
             parts.setdefault(signal, []).append(total)
     return {signal: added(several) for signal, several in parts.items()}
 
@@ -347,3 +311,21 @@ def _roles(
 def incarnation(member: Member) -> Hashable:
     """What is known of a member's life besides its series; ``None`` where the platform tells nothing."""
     return None if member.restarts is None and member.started_at is None else (member.restarts, member.started_at)
+
+
+def members(deployment: Deployment) -> Iterator[tuple[Component, Member]]:
+    """Every member of a deployment with the kind of program it runs."""
+    for role in deployment.roles:
+        for member in role.members():
+            yield Component.ENGINE, member
+    if deployment.router is not None:
+        for member in deployment.router.members:
+            yield Component.ROUTER, member
+    for store in deployment.stores:
+        for member in store.members:
+            yield Component.STORE, member
+
+
+def same_program(before: Target, now: Target) -> bool:
+    """Whether what was read of a target still means the same: another program's numbers are not continued."""
+    return (before.software, before.model, before.role) == (now.software, now.model, now.role)

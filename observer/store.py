@@ -14,12 +14,12 @@ import numpy as np
 
 from observer import fleet
 from observer.clock import Clock
-from observer.fleet import Policy, Record
+from observer.fleet import Policy, Record, members, same_program
 from observer.measure.exposition import Limits, Reader
 from observer.measure.extract import Extractor, Frame, Unreadable
 from observer.measure.window import Chain, ChainLimits
 from router_contract import catalog
-from router_contract.readings import Histogram, Instant, ScrapeFailed, SignalValue
+from router_contract.readings import Histogram, Instant, Moment, ScrapeFailed, SignalValue
 from router_contract.targets import Component, Deployment, DeploymentKey, Member, Target, TargetKey
 from router_contract.verdicts import DeploymentReport, TargetReport, TargetStatus
 from router_contract.vocabulary import Vocabulary
@@ -116,7 +116,7 @@ class Store:
         """Keep what members that leave had counted, for as long as their deployment exists."""
         self._departed = {key: roles for key, roles in self._departed.items() if key in found}
         for key, record in self._records.items():
-            stays = key in targets and _same_program(record.target, targets[key])
+            stays = key in targets and same_program(record.target, targets[key])
             if not stays and key.deployment in found and record.target.component is Component.ENGINE:
                 roles = self._departed.setdefault(key.deployment, {})
                 role = record.target.role
@@ -125,8 +125,10 @@ class Store:
     def _record(self, key: TargetKey, target: Target, now: Instant) -> Record:
         known = self._records.get(key)
         table = self._table(target)
-        if known is None or not _same_program(known.target, target):
+        if known is None or not same_program(known.target, target):
             return Record(target=target, first_seen=now, vocabulary=table, version=target.version)
+        if known.target == target and known.vocabulary is table:
+            return known  # what was made of it still holds
         return msgspec.structs.replace(known, target=target, vocabulary=table)
 
     def _adopt_lives(self) -> None:
@@ -269,14 +271,29 @@ class Store:
         """What is kept of every target."""
         return tuple(self._records.values())
 
-    def report(self, key: DeploymentKey, now: Instant, due: NextDue) -> DeploymentReport | None:
-        """One deployment at an instant, as measured; ``None`` when it does not exist."""
+    def report(
+        self, key: DeploymentKey, now: Instant, due: NextDue, signals: frozenset[str] | None = None
+    ) -> DeploymentReport | None:
+        """One deployment at an instant, as measured; ``None`` when it does not exist.
+
+        With ``signals`` only the values of those are made, of targets and of roles: each as it is in the whole report.
+        None at all of an empty set: then the statuses are all that is told.
+        """
         deployment = self._deployments.get(key)
         if deployment is None:
             return None
         records = [self._records[target.key] for target in deployment.targets()]
-        targets = (self._target(record, now, due) for record in records)
-        return fleet.report(deployment, targets, now, self._counts(deployment, records))
+        targets = (self._target(record, now, due, signals) for record in records)
+        return fleet.report(deployment, targets, now, self._counts(deployment, records, signals))
+
+    def moment(self, key: TargetKey, now: Instant) -> Moment | None:
+        """What time has made of a target's values; ``None`` when it does not exist.
+
+        Cheap: no value is made. What was made of a target's values holds, but for their ages, while `Moment.same` says
+        that two moments show the same. (A target's status changes with each failure too: it is cheap, ask for it anew.)
+        """
+        record = self._records.get(key)
+        return None if record is None else fleet.moment_of(record, now, self._policy)
 
     def prepare(self, key: DeploymentKey, now: Instant) -> Iterator[None]:
         """Work out, target by target, what the next report of a deployment is made from; it may leave meanwhile."""
@@ -287,31 +304,35 @@ class Store:
                 self._values(record, now)
             yield
 
-    def _counts(self, deployment: Deployment, records: Iterable[Record]) -> dict[str, fleet.Counted]:
+    def _counts(
+        self, deployment: Deployment, records: Iterable[Record], signals: frozenset[str] | None
+    ) -> dict[str, fleet.Counted]:
         by_role: dict[str, list[Record]] = {role.name: [] for role in deployment.roles}
         for record in records:
             if record.target.component is Component.ENGINE:
                 by_role[record.target.role].append(record)
         departed = self._departed.get(deployment.key, {})
-        return {role: fleet.counted(several, departed.get(role, {})) for role, several in by_role.items()}
+        return {role: fleet.counted(several, departed.get(role, {}), signals) for role, several in by_role.items()}
 
-    def target_report(self, key: TargetKey, now: Instant) -> TargetReport | None:
-        """One target at an instant; ``None`` when it does not exist."""
+    def target_report(self, key: TargetKey, now: Instant, signals: frozenset[str] | None = None) -> TargetReport | None:
+        """One target at an instant; ``None`` when it does not exist. With ``signals`` only the values of those."""
         record = self._records.get(key)
-        return None if record is None else self._target(record, now, _not_due)
+        return None if record is None else self._target(record, now, _not_due, signals)
 
-    def _target(self, record: Record, now: Instant, due: NextDue) -> TargetReport:
-        found = self._values(record, now)
-        several = fleet.merged(found, fleet.totals(record))
+    def _target(self, record: Record, now: Instant, due: NextDue, signals: frozenset[str] | None) -> TargetReport:
+        found = self._values(record, now, signals)
+        several = fleet.merged(found, fleet.totals(record, signals))
         return TargetReport(status=self._status(record, now, due), values=found, merged=several)
 
     def statuses(self, now: Instant, due: NextDue) -> tuple[TargetStatus, ...]:
         """How every target stands, sorted by key."""
         return tuple(self._status(self._records[key], now, due) for key in sorted(self._records))
 
-    def _values(self, record: Record, now: Instant) -> tuple[SignalValue, ...]:
+    def _values(self, record: Record, now: Instant, signals: frozenset[str] | None = None) -> tuple[SignalValue, ...]:
         """A record's values; the ones made longest ago are forgotten, they are made again when somebody asks."""
-        found = fleet.values(record, now, self._policy)
+        found = fleet.values(record, now, self._policy, signals)
+        if not record.as_read:
+            return found
         self._shown.pop(record.target.key, None)
         self._shown[record.target.key] = record
         if len(self._shown) > _SHOWN:
@@ -326,21 +347,3 @@ class Store:
 def _not_due(_key: TargetKey) -> tuple[float | None, bool]:
     """Nobody asks when the target is read next."""
     return None, False
-
-
-def members(deployment: Deployment) -> Iterable[tuple[Component, Member]]:
-    """Every member of a deployment with the kind of program it runs."""
-    for role in deployment.roles:
-        for member in role.members():
-            yield Component.ENGINE, member
-    if deployment.router is not None:
-        for member in deployment.router.members:
-            yield Component.ROUTER, member
-    for store in deployment.stores:
-        for member in store.members:
-            yield Component.STORE, member
-
-
-def _same_program(before: Target, now: Target) -> bool:
-    """Whether what was read of a target still means the same: another program's numbers are not continued."""
-    return (before.software, before.model, before.role) == (now.software, now.model, now.role)

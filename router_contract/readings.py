@@ -198,3 +198,26 @@ class SignalValue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     window_missing: MissingCode | None = None
     running_total: float | None = None
     running_histogram: Histogram | None = None
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
+    """What time has made of one target's values: nothing else about them changes between two of its reads.
+
+    ``read`` is what was read last, told apart by identity only: another object after each good read, and whenever else
+    the values become others (the target's program, why there is nothing). ``state`` is that of every value that has one,
+    ``windows`` whether windows still hold, ``age_seconds`` the age of every value (``None``: never read).
+    """
+
+    read: object
+    state: State
+    windows: bool
+    age_seconds: float | None = None
+
+    def same(self, other: Moment | None) -> bool:
+        """Whether the target's values, its merged ones too, are the same at both moments but for their ages."""
+        return (
+            other is not None
+            and self.read is other.read
+            and self.state is other.state
+            and self.windows is other.windows
+        )

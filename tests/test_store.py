@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from observer.app.told import policy_of
 from observer.collect.options import ScrapeSettings
+from observer.fleet import members
 from observer.settings import Settings, WindowSettings
-from observer.store import members
 from router_contract.readings import FailureKind, MissingCode, ScrapeFailed, State
 from router_contract.targets import Component, Deployment, DeploymentKey, StoreDeclaration
 from router_contract.verdicts import TargetState

@@ -55,6 +55,9 @@ class Columns:
                     numbers.append(each.spread.sums)
                     scales.append(each.scale)
             self.starts.append(len(numbers))
+        self.histograms = {
+            signal: places for signal, places in self.of_signal.items() if self.series[places[0]].spread is not None
+        }
         self.width = len(numbers)
         self.begins = np.array(self.starts[:-1], np.int64)
         self.column_family = np.repeat(np.array(self.families, np.int64), np.diff(self.starts))

@@ -73,19 +73,29 @@ class Totals(msgspec.Struct, frozen=True, eq=False):
         part = self.values[self.columns.span(place)]
         return float(part[0]) if self.columns.series[place].spread is None else histogram_of(self.columns, place, part)
 
-    def histograms(self) -> Mapping[str, Histogram]:
-        """Each histogram signal's total over every series that was ever read, also those that are gone now."""
-        if not self.memo:
-            parts: dict[str, list[Histogram]] = {}
-            for place, series in enumerate(self.columns.series):
-                if series.spread is not None:
-                    part = self.values[self.columns.span(place)]
-                    parts.setdefault(series.signal, []).append(histogram_of(self.columns, place, part))
-            for (signal, _), parked in self.parked.items():
-                if parked.bounds:
-                    parts.setdefault(signal, []).append(parked.histogram())
-            self.memo.update((signal, added(several)) for signal, several in parts.items())
-        return self.memo
+    def histograms(self, signals: frozenset[str] | None = None) -> Mapping[str, Histogram]:
+        """Each histogram signal's total over every series that was ever read, also those that are gone now.
+
+        With ``signals`` only those of them.
+        """
+        places, gone = self.columns.histograms, self._gone()
+        names = {*places, *gone} if signals is None else [name for name in signals if name in places or name in gone]
+        for signal in names:
+            if signal not in self.memo:
+                parts = [self._histogram(place) for place in places.get(signal, ())]
+                self.memo[signal] = added([*parts, *(each.histogram() for each in gone.get(signal, ()))])
+        return {signal: self.memo[signal] for signal in names}
+
+    def _histogram(self, place: int) -> Histogram:
+        return histogram_of(self.columns, place, self.values[self.columns.span(place)])
+
+    def _gone(self) -> dict[str, list[Parked]]:
+        """The histograms that are not there now, by signal."""
+        found: dict[str, list[Parked]] = {}
+        for (signal, _), parked in self.parked.items():
+            if parked.bounds:
+                found.setdefault(signal, []).append(parked)
+        return found
 
     @property
     def nbytes(self) -> int:
