@@ -27,6 +27,11 @@ $(VENV)/dev.stamp: requirements/dev.lock $(VENV)/run.stamp
 	@$(PIP) install --no-compile --require-hashes -r requirements/dev.lock
 	@touch $@
 
+$(VENV)/bench.stamp: requirements/bench.lock $(VENV)/dev.stamp
+	@echo "installing the benchmarks' peers (hash-checked)"
+	@$(PIP) install --no-compile --require-hashes -r requirements/bench.lock
+	@touch $@
+
 demo: $(VENV)/run.stamp ## a simulated fleet on loopback and the observer on it, with a live table
 	@$(BIN)/observer demo $(ARGS)
 
@@ -49,7 +54,7 @@ unit: $(VENV)/dev.stamp
 wheel: $(VENV)/dev.stamp ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation
 
-bench: $(VENV)/dev.stamp ## all benchmarks, as ratios against peers, and artifacts/benchmarks.html (ARGS=--quick: a short run)
+bench: $(VENV)/bench.stamp ## all benchmarks, as ratios against peers, and artifacts/benchmarks.html (ARGS=--quick: a short run)
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
 lock: ## write the locked, hashed requirements again
@@ -57,6 +62,7 @@ lock: ## write the locked, hashed requirements again
 	$(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --custom-compile-command "make lock" pyproject.toml requirements/build.in -o requirements/run.lock
 	$(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --custom-compile-command "make lock" --extra dev pyproject.toml requirements/build.in -c requirements/run.lock -o requirements/dev.lock
 	$(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --custom-compile-command "make lock" --extra kubernetes pyproject.toml requirements/build.in -c requirements/dev.lock -o requirements/image.lock
+	$(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --generate-hashes --custom-compile-command "make lock" --extra bench pyproject.toml requirements/build.in -c requirements/dev.lock -o requirements/bench.lock
 	rm -rf $(VENV)-lock
 
 clean: ## remove the environment and everything made
@@ -110,5 +116,5 @@ prove-hardening: $(VENV)/dev.stamp ## every proof about hostile input, faults, l
 soak: $(VENV)/dev.stamp ## an hour of faults with a ledger that knows the truth
 	$(BIN)/python scripts/soak.py --seconds 3600
 
-prove-speed: $(VENV)/dev.stamp ## every proof about speed and scale (ARGS=--quick: without the ten minutes at 10,000 targets)
+prove-speed: $(VENV)/bench.stamp ## every proof about speed and scale (ARGS=--quick: without the ten minutes at 10,000 targets)
 	$(BIN)/python scripts/prove_speed.py $(ARGS)
