@@ -18,13 +18,14 @@ from observer.clock import Clock
 
 YOUNG, MIDDLE = 10_000, 10
 """New objects until the young are looked through, and how many such looks until the middle-aged are: for bursts only."""
-LOOK_SECONDS = 0.1
+LOOK_SECONDS = 0.5
 LOOKS = 8
 """How often the young are looked through, and each how many times the middle-aged too. Python counts what comes less what
 goes: where old readings make room for new ones its count stands still while the young become many."""
 NEVER = 1 << 30
 WARM_SECONDS = 60.0
-"""After so many seconds what is there (code, tables, settings) is taken for lasting and never looked through again."""
+"""After so many seconds what is there (code, tables, settings) is taken for lasting and never looked through again, not
+even once before: with ten thousand targets that would stop everything for half a second."""
 MOST_WAITING = 10_000
 FULL_SECONDS = 3600.0
 """How often everything else is looked through: a cycle that was overlooked is kept for so long at most."""
@@ -89,7 +90,8 @@ class Pauses:
                 await asyncio.sleep(LOOK_SECONDS)
                 self.look()
                 if self._clock.now().mono >= due:
-                    gc.collect()
-                    if not warm:
+                    if warm:
+                        gc.collect()
+                    else:
                         gc.freeze()
                     warm, due = True, self._clock.now().mono + FULL_SECONDS
