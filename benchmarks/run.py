@@ -51,6 +51,10 @@ BENCHMARKS = (
     Benchmark("metrics_output", "metrics_output", quick=("--rounds", "5")),
     Benchmark("quantiles", "quantiles", quick=("--rounds", "5")),
     Benchmark("document", "document"),
+    Benchmark("metrics_fleet", "metrics_fleet"),
+    Benchmark("storing", "storing"),
+    Benchmark("fetching", "fetching"),
+    Benchmark("judging", "judging"),
     Benchmark("collector", "collector", quick=("--reads", "3000")),
     Benchmark("peers", "peers", ("--windows", "8", "--seconds", "30"), ("--windows", "4", "--seconds", "15")),
     Benchmark("loop_lag", "loop_lag", ("--seconds", "60"), ("--seconds", "30")),
@@ -108,6 +112,11 @@ def scales() -> list[list[dict[str, Any]]]:
     return sorted((each for each in found if len(each) > 1), key=lambda each: int(each[0]["targets"]))
 
 
+def noted() -> dict[str, str]:
+    """What is known of targets that were missed, by their paths."""
+    return {str(key): str(text) for key, text in (YAML(typ="safe").load(NOTES.read_text("utf-8")) or {}).items()}
+
+
 def report(lines: dict[str, dict[str, Any]]) -> int:
     """Write both files and print the table; how many targets are missed."""
     ARTIFACTS.mkdir(exist_ok=True)
@@ -115,7 +124,7 @@ def report(lines: dict[str, dict[str, Any]]) -> int:
     lines = {name: lines[name] for name in sorted(lines, key=lambda name: order.index(name) if name in order else 99)}
     LINES.write_text("".join(json.dumps(line) + "\n" for line in lines.values()), encoding="utf-8")
     rows = {name: line["rows"] for name, line in lines.items()}
-    notes = {str(key): str(text) for key, text in (YAML(typ="safe").load(NOTES.read_text("utf-8")) or {}).items()}
+    notes = noted()
     judged = table(rows)
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.platform()}"
     runs = "; ".join(
