@@ -15,8 +15,10 @@ import numpy as np
 from observer import fleet
 from observer.clock import Clock
 from observer.fleet import Policy, Record, members, same_program
+from observer.last_read import LastRead
 from observer.measure.exposition import Limits, Reader
 from observer.measure.extract import Extractor, Frame, Unreadable
+from observer.measure.packed import pack
 from observer.measure.window import Chain, ChainLimits
 from router_contract import catalog
 from router_contract.readings import Histogram, Instant, Moment, ScrapeFailed, SignalValue
@@ -39,22 +41,6 @@ class Tally(Protocol):
     def discarded(self, reason: str, samples: int) -> None:
         """Samples of wanted families were dropped."""
         ...
-
-
-class LastRead(msgspec.Struct, frozen=True, kw_only=True):
-    """The last read of a target by another replica. ``at`` is on our clocks, ``version`` what the program said of itself.
-
-    ``moved`` is by column what its numbers grew by in the ``seconds`` before it; empty where that is not known.
-    """
-
-    url: str
-    data: bytes
-    content_type: str
-    version: str | None
-    at: Instant
-    duration: float
-    moved: tuple[float, ...] = ()
-    seconds: float = 0.0
 
 
 _Kind = tuple[Component, str, str | None, str | None]
@@ -159,10 +145,10 @@ class Store:
         frame = self._extractor(record.target, table).read(last.data, previous=None, openmetrics=openmetrics)
         if isinstance(frame, Unreadable):
             return
-        if last.seconds > 0 and len(last.moved) == len(frame.cumulative):
+        if last.seconds > 0 and len(last.moved) == frame.columns.width:
             before = np.maximum(frame.cumulative - np.array(last.moved), 0.0)
             earlier = Instant(last.at.mono - last.seconds, last.at.wall - last.seconds)
-            chain = self._pushed(record, msgspec.structs.replace(frame, cumulative=before), earlier)
+            chain = self._pushed(record, msgspec.structs.replace(frame, packed=pack(before)), earlier)
             record = msgspec.structs.replace(record, chain=chain)
         chain = self._pushed(record, frame, last.at)
         self._records[key] = fleet.read(
@@ -255,6 +241,10 @@ class Store:
         """The deployments that exist now, sorted."""
         return tuple(self._deployments)
 
+    def deployment(self, key: DeploymentKey) -> Deployment | None:
+        """One of them; another object only when the deployments were set anew and it changed."""
+        return self._deployments.get(key)
+
     def deployments(self) -> tuple[Deployment, ...]:
         """The deployments themselves, sorted by key."""
         return tuple(self._deployments.values())
@@ -314,10 +304,12 @@ class Store:
         departed = self._departed.get(deployment.key, {})
         return {role: fleet.counted(several, departed.get(role, {}), signals) for role, several in by_role.items()}
 
-    def target_report(self, key: TargetKey, now: Instant, signals: frozenset[str] | None = None) -> TargetReport | None:
+    def target_report(
+        self, key: TargetKey, now: Instant, signals: frozenset[str] | None = None, due: NextDue | None = None
+    ) -> TargetReport | None:
         """One target at an instant; ``None`` when it does not exist. With ``signals`` only the values of those."""
         record = self._records.get(key)
-        return None if record is None else self._target(record, now, _not_due, signals)
+        return None if record is None else self._target(record, now, due or _not_due, signals)
 
     def _target(self, record: Record, now: Instant, due: NextDue, signals: frozenset[str] | None) -> TargetReport:
         found = self._values(record, now, signals)

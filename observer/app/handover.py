@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from observer.store import LastRead, Store
+from observer.last_read import LastRead
+from observer.store import Store
 from router_contract.readings import Instant
 from router_contract.targets import DeploymentKey, TargetKey
 

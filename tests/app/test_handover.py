@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from observer.app.handover import BadHandoverError, kept_reads, pack, unpack
-from observer.store import LastRead, Store
+from observer.last_read import LastRead
+from observer.store import Store
 from router_contract.readings import Instant, MissingCode
 from router_contract.targets import TargetKey
 from tests.fleets import POLICY, at, body, deployment, one, report, store, take, target
