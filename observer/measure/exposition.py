@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from observer.measure.layout import Indices, Layout, line_starts
+from observer.measure.layout import Layout
 from observer.measure.lines import LineError, parse_line, shown
 from observer.measure.rows import Rows
 from observer.measure.scan import Memory, Scan
 from observer.measure.shape import Family, Limits, NotRead, Reading, SampleKey, Shape
+from observer.measure.words import Indices, line_starts
 from router_contract.readings import FailureKind
 
 _BOM = b"\xef\xbb\xbf"

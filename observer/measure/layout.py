@@ -10,60 +10,21 @@ never wrong.
 from __future__ import annotations
 
 from bisect import bisect
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
-import orjson
 
-Floats = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
-_WINDOW: Final = 8
-_LONGEST_NUMBER: Final = 64
+from observer.measure.words import WORD, Floats, Indices, Texts, numbers_at, words_at
+
 _WINDOWS_KEPT: Final = 8192
-_IN_OTHER_JSON: Final = (b"u", b"s", b'"')
-_LEADS = np.ones(256, dtype=np.bool_)
-_LEADS[[ord(char) for char in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_:"]] = False
-
-
-def line_starts(body: bytes) -> Indices:
-    """The offset of each line of a body that ends in a newline, and the body's length as the last element."""
-    newlines = np.flatnonzero(np.frombuffer(body, np.uint8) == ord("\n"))
-    starts = np.zeros(len(newlines) + 1, np.int64)
-    np.add(newlines, 1, out=starts[1:])
-    return starts
-
-
-def special_lines(body: bytes, starts: Indices) -> list[int]:
-    """The lines that do not begin with a letter of a metric name: comments, blank lines, quoted names."""
-    special: list[int] = np.flatnonzero(_LEADS[np.frombuffer(body, np.uint8)[starts[:-1]]]).tolist()
-    return special
-
-
-def parse_numbers(joined: bytes, count: int) -> Floats | None:
-    """``count`` numbers with commas between them; ``None`` where only `lines.parse_line` can tell what stands there."""
-    # JSON has more than numbers. Of true, false, null and strings each has one of these; lists and objects fail below.
-    if not any(map(joined.__contains__, _IN_OTHER_JSON)):
-        try:
-            values = orjson.loads(b"[" + joined + b"]")
-            return np.fromiter(values, np.float64, count) if len(values) == count else None
-        except (ValueError, TypeError, OverflowError):
-            pass
-    if b"_" in joined:
-        return None
-    try:
-        numbers = list(map(float, joined.split(b",")))
-    except ValueError:
-        return None
-    return np.array(numbers) if len(numbers) == count else None
-
 
 Window = tuple[int, int, int, int]
 """Where 8 bytes stand in a line, their number, the mask of those that are known, and the line's first byte."""
 
 
 def _word(text: bytes) -> int:
-    return int.from_bytes(text.ljust(_WINDOW, b"\0"), "little")
+    return int.from_bytes(text.ljust(WORD, b"\0"), "little")
 
 
 class Wanted:
@@ -72,7 +33,7 @@ class Wanted:
     def __init__(self, names: frozenset[str]) -> None:
         self.names = sorted(name.encode() for name in names)
         self._any = tuple(self.names)
-        self.shortest = min(map(len, self.names), default=_WINDOW)
+        self.shortest = min(map(len, self.names), default=WORD)
         self._at: dict[int, tuple[frozenset[bytes], tuple[bytes, ...]]] = {}
         self._windows: dict[bytes, Window | None] = {}
 
@@ -96,19 +57,19 @@ class Wanted:
     def _find_window(self, text: bytes) -> Window | None:
         place = bisect(self.names, text)
         common = max((_common(text, other) for other in self.names[max(place - 1, 0) : place + 1]), default=0)
-        for offset in (max(0, common - _WINDOW + 1), common, 0):
-            window = text[offset : offset + _WINDOW]
+        for offset in (max(0, common - WORD + 1), common, 0):
+            window = text[offset : offset + WORD]
             if offset < self.shortest and self._differs(window, offset):
                 return offset, _word(window), _word(b"\xff" * len(window)), text[0]
         return None
 
     def _differs(self, window: bytes, offset: int) -> bool:
         if offset not in self._at:
-            parts = [name[offset : offset + _WINDOW] for name in self.names]
-            whole = frozenset(part for part in parts if len(part) == _WINDOW)
-            self._at[offset] = whole, tuple(part for part in parts if len(part) < _WINDOW)
+            parts = [name[offset : offset + WORD] for name in self.names]
+            whole = frozenset(part for part in parts if len(part) == WORD)
+            self._at[offset] = whole, tuple(part for part in parts if len(part) < WORD)
         whole, short = self._at[offset]
-        if len(window) < _WINDOW and any(part.startswith(window) for part in whole):
+        if len(window) < WORD and any(part.startswith(window) for part in whole):
             return False
         return window not in whole and not any(part.startswith(window) or window.startswith(part) for part in short)
 
@@ -139,35 +100,43 @@ class Layout:
     ) -> None:
         self.lines = lines
         self.rows = len(prefixes)
-        self._raw: tuple[list[tuple[int, bytes]], list[tuple[int, int, bytes]], Wanted] | None = special, gaps, wanted
         self._edges = np.array([edge for run in runs for edge in run], np.int64)
-        self._prefixes = prefixes
-        self._removed = len(b"".join(prefixes))
-        apart = lines - len(prefixes)
-        size = self._removed + len(b"".join([text for _, text in special]))
-        self.nbytes = size + 41 * (len(prefixes) + len(special)) + 33 * apart + 8 * (len(special) + len(self._edges))
+        self._raw: tuple[list[tuple[int, bytes]], list[bytes], list[tuple[int, int, bytes]], Wanted] | None
+        self._raw = special, prefixes, gaps, wanted
+        # Prefixes are kept by the shape too, and once more as the words that they are compared with, with their masks.
+        size = 3 * len(b"".join(prefixes)) + len(b"".join([text for _, text in special]))
+        self.nbytes = size + 65 * len(prefixes) + 41 * len(special) + 33 * (lines - len(prefixes))
 
-    def _prepare(self, special: list[tuple[int, bytes]], gaps: list[tuple[int, int, bytes]], wanted: Wanted) -> None:
+    def _prepare(
+        self,
+        special: list[tuple[int, bytes]],
+        prefixes: list[bytes],
+        gaps: list[tuple[int, int, bytes]],
+        wanted: Wanted,
+    ) -> None:
         """Make what bodies are compared with."""
-        fixed = [(index, text + b"\n") for index, text in special]
+        self._rows = _ranges(self._edges[::2], self._edges[1::2])
+        self._lengths = np.array(list(map(len, prefixes)), np.int64)
+        texts = list(zip(self._rows.tolist(), prefixes, strict=True))
         proved: list[tuple[int, int, Window]] = []
         for first, last, text in gaps:
             window = wanted.window(text)
             if window is None:
-                fixed += [(index, text) for index in range(first, last)]
+                texts += [(index, text) for index in range(first, last)]
             else:
                 proved.append((first, last, window))
-        if len(fixed) > len(special):
-            fixed.sort()
+        self._texts = Texts(texts)
         self._set_windows(proved)
-        self._fixed = np.array([index for index, _ in fixed], np.int64)
-        self._texts = tuple(text for _, text in fixed)
+        blocks = _joined(special)
+        self._blocks = tuple(text for _, text in blocks)
+        self._block_lines = np.array([index for index, _ in blocks], np.int64)
+        self.nbytes += self._texts.nbytes - 8 * len(prefixes) - 2 * len(b"".join(prefixes))
         self._raw = None
 
     def _set_windows(self, proved: list[tuple[int, int, Window]]) -> None:
-        lengths = np.array([last - first for first, last, _ in proved], np.int64)
-        begins = np.array([first for first, _, _ in proved], np.int64) - np.cumsum(lengths) + lengths
-        self._checked = np.repeat(begins, lengths) + np.arange(lengths.sum())
+        edges = np.array([(first, last) for first, last, _ in proved], np.int64).reshape(-1, 2)
+        lengths = edges[:, 1] - edges[:, 0]
+        self._checked = _ranges(edges[:, 0], edges[:, 1])
         self._offsets = np.repeat(np.array([window[0] for _, _, window in proved], np.int64), lengths)
         self._words = np.repeat(np.array([window[1] for _, _, window in proved], np.uint64), lengths)
         self._masks = np.repeat(np.array([window[2] for _, _, window in proved], np.uint64), lengths)
@@ -181,34 +150,39 @@ class Layout:
             self._prepare(*self._raw)
         if not self._same_names(body, starts):
             return None
+        if not all(map(body.startswith, self._blocks, starts[self._block_lines].tolist())):
+            return None
+        if not self._texts.stand(body, starts):
+            return None
         if int((starts[1:] - starts[:-1]).max(initial=0)) > line_bytes:
             return None
-        if not all(map(body.startswith, self._texts, starts[self._fixed].tolist())):
+        edges = starts[self._edges]
+        if int((edges[1::2] - edges[::2]).max(initial=0)) > family_bytes:
             return None
-        edges: list[int] = starts[self._edges].tolist()
-        found: list[bytes] = []
-        size = 0
-        for first, last in zip(edges[::2], edges[1::2], strict=True):
-            if last - first > family_bytes:
-                return None
-            size += last - first
-            found += body[first : last - 1].split(b"\n")
-        # The lines lost exactly the bytes of all prefixes, so none of them kept its own: each prefix was there.
-        joined = b",".join(map(bytes.removeprefix, found, self._prefixes))
-        if len(joined) + 1 != size - self._removed and self.rows:
-            return None
-        return parse_numbers(joined, self.rows) if len(joined) <= self.rows * _LONGEST_NUMBER else None
+        return numbers_at(body, starts[self._rows] + self._lengths, starts[self._rows + 1] - 1)
 
     def _same_names(self, body: bytes, starts: Indices) -> bool:
         """Whether every unwanted sample line still begins with its first byte and has its window."""
-        if not len(self._checked):
-            return True
         lines = starts[self._checked]
-        places = lines + self._offsets
-        if int(places.max()) + _WINDOW > len(body):
-            body += b"\0" * _WINDOW
-        words = np.ndarray((len(body) - _WINDOW + 1,), np.dtype("<u8"), body, strides=(1,))
+        words = words_at(body, lines + self._offsets)
+        words &= self._masks
         return bool(
-            np.array_equal(words[places] & self._masks, self._words)
-            and np.array_equal(np.frombuffer(body, np.uint8)[lines], self._first)
+            np.array_equal(words, self._words) and np.array_equal(np.frombuffer(body, np.uint8)[lines], self._first)
         )
+
+
+def _ranges(firsts: Indices, lasts: Indices) -> Indices:
+    """The numbers of several ranges, ``first`` to ``last - 1`` of each, one after the other."""
+    lengths = lasts - firsts
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(firsts - before, lengths) + np.arange(lengths.sum())
+
+
+def _joined(special: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    """Whole lines as blocks of those that follow each other, each with its first line's place."""
+    firsts = [place for place, (index, _) in enumerate(special) if not place or special[place - 1][0] != index - 1]
+    edges = pairwise([*firsts, len(special)])
+    return [(special[first][0], b"".join([text + b"\n" for _, text in special[first:last]])) for first, last in edges]
+
+
+__all__ = ["Floats", "Indices", "Layout", "Wanted", "Window"]

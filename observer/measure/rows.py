@@ -15,8 +15,8 @@ from itertools import repeat
 import msgspec
 import numpy as np
 
-from observer.measure.layout import Floats, parse_numbers
 from observer.measure.lines import LineError, ProblemKind, parse_key, parse_line, shown
+from observer.measure.words import Floats, parse_numbers
 
 _STRUCTURE = re.compile(
     rb"[a-zA-Z_:][a-zA-Z0-9_:]*\{[a-zA-Z_:][a-zA-Z0-9_:]*=(?:\",[a-zA-Z_:][a-zA-Z0-9_:]*=)*\Z",

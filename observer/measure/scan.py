@@ -11,10 +11,11 @@ from itertools import repeat
 
 import msgspec
 
-from observer.measure.layout import Indices, Wanted, special_lines
+from observer.measure.layout import Wanted
 from observer.measure.lines import NAME, LineError, ProblemKind, parse_header, parse_key, parse_line, shown
 from observer.measure.rows import Rows, Structures
 from observer.measure.shape import Limits
+from observer.measure.words import Indices, special_lines
 from router_contract.readings import Problem
 
 _SUFFIXES = {

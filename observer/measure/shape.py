@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from observer.measure.layout import Floats, Layout
+from observer.measure.layout import Layout
 from observer.measure.lines import parse_key
+from observer.measure.words import Floats
 from router_contract.readings import FailureKind, Problem
 
 
