@@ -69,6 +69,19 @@ def member_evidence(
     )
 
 
+def with_probe(before: MemberEvidence, probe: MemberProbe | None, model: str | None) -> MemberEvidence:
+    """A member's evidence after its API told something new while its metrics were not read again."""
+    health = probe.health if probe is not None else None
+    listed = probe.models if probe is not None else None
+    return msgspec.structs.replace(
+        before,
+        health_at=health.at if health is not None and health.healthy else None,
+        unhealthy_at=health.at if health is not None and not health.healthy else None,
+        listed_model=_listed(listed.models, model) if listed is not None else None,
+        listed_at=listed.at if listed is not None else None,
+    )
+
+
 def current_failure(record: Record) -> ScrapeFailed | None:
     """How the newest read failed; ``None`` when it was good or there was none."""
     failure = record.failure
@@ -214,7 +227,7 @@ def _moved(record: Record, table: Vocabulary) -> dict[str, float | None]:
     for signal in table.progress:
         for place in tail.columns.of_signal.get(signal, ()):
             rank = dict(tail.columns.series[place].labels).get("rank", "0")
-            moved = float(tail.moved[place])
+            moved = tail.moved.at(place)
             known = found.get(rank)
             found[rank] = known if math.isnan(moved) else moved if known is None else max(known, moved)
     return found
@@ -309,9 +322,9 @@ def with_told(
 ) -> MemberEvidence:
     """A member's evidence with what its routers count at it, and whether its publisher can be dialled."""
     counted, answers = inflight.get(seen.uid), dialable.get(seen.uid)
-    if counted is None and seen.router_inflight is None and answers is seen.events_dialable:
-        return seen
     since = None
     if counted:
         since = before.inflight_since if before is not None and before.inflight_since is not None else at
+    if (counted, since, answers) == (seen.router_inflight, seen.inflight_since, seen.events_dialable):
+        return seen
     return msgspec.structs.replace(seen, router_inflight=counted, inflight_since=since, events_dialable=answers)

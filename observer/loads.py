@@ -1,8 +1,8 @@
-"""How large what was read of many targets is, in one cheap walk over their records. Pure."""
+"""What can be told of many targets in one cheap walk over their records, without making a value. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -41,5 +41,17 @@ def loads(records: Collection[Record]) -> Loads:
 def memory(records: Collection[Record]) -> tuple[int, int]:
     """Bytes of numbers that last reads, and windows with running totals, keep; a longer walk than that of `loads`."""
     frames = [record.frame for record in records if record.frame is not None]
-    readings = sum(frame.values.nbytes + frame.cumulative.nbytes for frame in frames)
+    readings = sum(frame.nbytes for frame in frames)
     return readings, sum(record.chain.nbytes for record in records)
+
+
+def apart(records: Iterable[Record | None]) -> frozenset[str]:
+    """The histogram signals that have several sets of bounds in what was last read: others can always be merged."""
+    plans = {id(record.frame.plan): record.frame.plan for record in records if record is not None and record.frame}
+    bounds: dict[str, set[tuple[float, ...]]] = {}
+    for plan in plans.values():
+        for signal, several in plan.series.items():
+            for each in several:
+                if each.spread is not None:
+                    bounds.setdefault(signal, set()).add(each.spread.bounds)
+    return frozenset(signal for signal, found in bounds.items() if len(found) > 1)

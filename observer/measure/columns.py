@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from observer.measure.layout import Floats, Indices
+from observer.measure.levels import Levels
 from observer.measure.lines import ProblemKind
-from observer.measure.numbers import WANTED, usable_each
+from observer.measure.numbers import LARGEST, WANTED, usable_each
 from observer.measure.plan import Check, OurLabels, Plan, PlanSeries, Sets
 from router_contract.readings import Problem
 from router_contract.signals import Kind
@@ -25,7 +26,8 @@ class Columns:
     """The cumulative columns of one plan.
 
     ``series[i]`` owns columns ``starts[i]`` to ``starts[i + 1]``; ``where`` finds i by signal and labels;
-    ``families[i]`` is the number of its wire family, ``column_family`` the same for each column.
+    ``families[i]`` is the number of its wire family, ``column_family`` the same for each column. ``of_signal`` has the
+    places of each signal, ``histograms`` those of its histograms. ``levels`` are the numbers that stand by themselves.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -55,16 +57,18 @@ class Columns:
                     numbers.append(each.spread.sums)
                     scales.append(each.scale)
             self.starts.append(len(numbers))
-        self.histograms = {
-            signal: places for signal, places in self.of_signal.items() if self.series[places[0]].spread is not None
+        spreads = {
+            signal: tuple(self.where[signal, each.labels] for each in several if each.spread is not None)
+            for signal, several in plan.series.items()
         }
+        self.histograms = {signal: places for signal, places in spreads.items() if places}
         self.width = len(numbers)
         self.begins = np.array(self.starts[:-1], np.int64)
         self.column_family = np.repeat(np.array(self.families, np.int64), np.diff(self.starts))
         firsts = [plan.starts[each.family] for each in self.series for _ in range(self._width(each))]
         self._sum = _Sum(numbers, firsts, scales)
         self._checks = _Checks(plan)
-        self._levels = _Levels(plan)
+        self.levels = Levels(plan)
 
     @staticmethod
     def _width(each: PlanSeries) -> int:
@@ -75,6 +79,17 @@ class Columns:
         """The cumulative vector of a body's row values."""
         return self._sum.of(values)
 
+    def sound(self, values: Floats, cumulative: Floats) -> bool:
+        """Whether nothing at all is odd in a body's numbers, told in a few passes; else the other checks say what is."""
+        if not len(values):
+            return True
+        # a NaN makes either of them one, and is at most nothing
+        if not (np.minimum.reduce(values) >= 0.0 and np.maximum.reduce(values) <= LARGEST):
+            return False
+        if self._sum.adds and not (cumulative <= LARGEST).all():
+            return False
+        return self._checks.sound(values)
+
     def torn(self, values: Floats) -> dict[str, str]:
         """Families whose histograms cannot be true in this body, and what was found."""
         return self._checks.torn(values)
@@ -82,10 +97,6 @@ class Columns:
     def unequal(self, values: Floats) -> Iterable[Problem]:
         """Copies of one number that differ in this body."""
         return self._checks.unequal(values)
-
-    def outside(self, values: Floats) -> Iterable[Problem]:
-        """Families with a level or count that is no number of its signal in this body; NaN is an honest "none"."""
-        return self._levels.outside(values)
 
     def unusable(self, values: Floats, cumulative: Floats) -> frozenset[int]:
         """Series with a row or a sum of rows that is no number of its signal (see `numbers`)."""
@@ -118,9 +129,10 @@ class _Sum:
         self._parts = _begins(parts) if any(length > 1 for length in parts) else None
         self._scale = np.array(scales) if any(scale != 1.0 for scale in scales) else None
         self._places = np.repeat(np.arange(len(numbers)), [sum(map(len, sets)) for sets in numbers])
+        self.adds = self._parts is not None or self._scale is not None
 
     def of(self, values: Floats) -> Floats:
-        out = values[self._rows]
+        out = values.take(self._rows)
         if self._copies is not None:
             out = np.maximum.reduceat(out, self._copies)
         # What overflows here is found by `unusable`.
@@ -132,34 +144,6 @@ class _Sum:
     def unusable(self, values: Floats) -> Indices:
         """The columns with an unusable row; the largest of copies, or a sum, would hide some."""
         return self._places[~usable_each(values[self._rows])]
-
-
-class _Levels:
-    """The rows of levels and counts, to say which of them hold no number of their signal."""
-
-    def __init__(self, plan: Plan) -> None:
-        told = (Kind.COUNTER, Kind.GAUGE)
-        found = [
-            (plan.starts[each.family] + row, each)
-            for several in plan.series.values()
-            for each in several
-            if each.kind in told
-            for copies in each.sets
-            for row in copies
-        ]
-        self._rows = _column(found, 0)
-        self._owners = [each for _, each in found]
-
-    def outside(self, values: Floats) -> Iterable[Problem]:
-        rows = values[self._rows]
-        bad = ~(usable_each(rows) | np.isnan(rows))
-        said: set[str] = set()
-        for place in np.flatnonzero(bad).tolist() if bad.any() else ():
-            owner, value = self._owners[place], float(rows[place])
-            if value not in owner.sentinels and owner.family not in said:
-                said.add(owner.family)
-                detail = f"{owner.signal} is {value:g}, {WANTED}"
-                yield Problem(family=owner.family, kind=ProblemKind.OUT_OF_RANGE, detail=detail)
 
 
 class _Checks:
@@ -189,6 +173,24 @@ class _Checks:
         self._copy_families = [family for family, _ in plan.copies]
         self._copy_rows = np.array([plan.starts[name] + row for name, rows in plan.copies for row in rows], np.int64)
         self._copy_starts = _begins([len(rows) for _, rows in plan.copies])
+
+        # Where buckets stand in order, each is compared with the row before it; ``_free`` rows with no other.
+        self._free = None
+        if pairs and np.array_equal(self._high, self._low + 1):
+            self._free = np.ones(int(self._high.max()), np.bool_)
+            self._free[self._low] = False
+
+    def sound(self, values: Floats) -> bool:
+        """Whether all of it holds, where every row is a usable number."""
+        if self._free is None:
+            rising = values.take(self._high) >= values.take(self._low)
+        else:
+            last = len(self._free)
+            rising = values[1 : last + 1] >= values[:last]
+            rising |= self._free
+        if not (rising.all() and (values.take(self._last) == values.take(self._count)).all()):
+            return False
+        return not self._copy_families or not any(True for _ in self.unequal(values))
 
     def torn(self, values: Floats) -> dict[str, str]:
         found: dict[str, str] = {}

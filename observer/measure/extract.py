@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
 import msgspec
 
 from observer.measure.columns import Columns
-from observer.measure.exposition import Family, Limits, NotRead, Reader, Shape
+from observer.measure.exposition import Family, Limits, NotRead, Reader, Reading, Shape
 from observer.measure.layout import Floats
+from observer.measure.levels import number_of
 from observer.measure.lines import ProblemKind
-from observer.measure.numbers import usable
+from observer.measure.packed import Packed, pack
 from observer.measure.plan import OurLabels, Plan, PlanSeries, fold
 from observer.measure.planner import Planner, wanted_families
 from router_contract.readings import FailureKind, Histogram, MissingCode, Problem, Series
@@ -34,22 +34,27 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """What one body told.
 
-    ``values`` are the row values of ``shape``, ``cumulative`` the columns that only grow. ``torn`` families had
-    histograms that cannot be true, ``invalid`` are the series (by their place in ``columns``) that have no usable number.
-    ``problems`` are everything odd in this body; ``folded_lines`` of it were equal duplicates.
+    ``levels`` are the numbers that stand by themselves (places as in ``columns.levels``), ``packed`` the columns that only
+    grow. ``torn`` families had histograms that cannot be true, ``invalid`` are the series (by their place in ``columns``)
+    that have no usable number. ``problems`` are everything odd in this body; ``folded_lines`` of it were equal duplicates.
     """
 
     plan: Plan
     columns: Columns
     shape: Shape
-    values: Floats
-    cumulative: Floats
-    torn: frozenset[str]
-    invalid: frozenset[int]
-    problems: tuple[Problem, ...]
+    levels: Floats
+    packed: Packed
+    torn: frozenset[str] = frozenset()
+    invalid: frozenset[int] = frozenset()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def cumulative(self) -> Floats:
+        """The columns that only grow, float64, shape (columns.width,); unpacked at each call."""
+        return self.packed.floats()
 
     @property
     def absent(self) -> frozenset[str]:
@@ -84,16 +89,47 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def process_start(self) -> float | None:
         """When the process started, wall seconds, where the body tells it."""
-        return max((each.value for each in self.series(PROCESS_START)), default=None)
+        return max((value for _, value in self.numbers(PROCESS_START)), default=None)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of numbers that this frame keeps alive."""
+        return self.levels.nbytes + self.packed.nbytes
 
     def signals(self) -> tuple[str, ...]:
         """Every signal that has at least one series here, in table order."""
-        return tuple(signal for signal in self.plan.series if self.series(signal))
+        return tuple(signal for signal in self.plan.series if self.numbers(signal))
+
+    def numbers(self, signal: str) -> tuple[tuple[OurLabels, float], ...]:
+        """The labels and the number of each readable series of a signal, as `series` has them, without making any."""
+        if signal in self.columns.histograms:
+            return tuple((each.labels, each.value) for each in self.series(signal))
+        found = [
+            (level.series.labels, number_of(level, self.levels))
+            for level in self.columns.levels.of_signal.get(signal, ())
+            if level.series.family not in self.torn
+        ]
+        return tuple((labels, number) for labels, number in found if number is not None and not math.isnan(number))
 
     def series(self, signal: str) -> tuple[Series, ...]:
         """The readable series of a signal; empty when there is none (`missing` says why)."""
-        made = (self._make(each) for each in self.plan.series.get(signal, ()))
-        return tuple(each for each in made if each is not None)
+        made: list[Series] = []
+        for level in self.columns.levels.of_signal.get(signal, ()):
+            number = None if level.series.family in self.torn else number_of(level, self.levels)
+            if number is not None and not math.isnan(number):
+                made.append(_series(level.series, number))
+        places = self.columns.histograms.get(signal)
+        if places is not None:
+            made += self._histograms(places)
+        return tuple(made)
+
+    def _histograms(self, places: tuple[int, ...]) -> Iterator[Series]:
+        columns, cumulative = self.columns, self.cumulative
+        for place in places:
+            each = columns.series[place]
+            if each.family not in self.torn and place not in self.invalid:
+                histogram = histogram_of(columns, place, cumulative[columns.span(place)])
+                yield _series(each, histogram.count, histogram)
 
     def gaps(self, signal: str) -> tuple[tuple[OurLabels, MissingCode], ...]:
         """The series of a signal that are there and tell no number, by their labels, and why.
@@ -102,62 +138,47 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         it was about is gone.
         """
         found: list[tuple[OurLabels, MissingCode]] = []
-        for each in self.plan.series.get(signal, ()):
+        for level in self.columns.levels.of_signal.get(signal, ()):
+            if level.series.family in self.torn:
+                found.append((level.series.labels, MissingCode.UNREADABLE))
+                continue
+            number = number_of(level, self.levels)
+            if number is not None and math.isnan(number):
+                found.append((level.series.labels, MissingCode.NOT_FINITE))
+        for place in self.columns.histograms.get(signal, ()) if self.invalid else ():
+            each = self.columns.series[place]
             if each.family in self.torn:
                 found.append((each.labels, MissingCode.UNREADABLE))
-            elif self._unusable(each):
+            elif place in self.invalid:
                 found.append((each.labels, MissingCode.NOT_FINITE))
         return tuple(found)
 
     def missing(self, signal: str) -> MissingCode | None:
         """Why a signal has no series; ``None`` when it has one. A signal of no term of the version is absent too."""
-        if self.series(signal):
+        if self.numbers(signal):
             return None
-        series = self.plan.series.get(signal, ())
-        if signal in self.plan.unreadable or any(each.family in self.torn for each in series):
+        codes = {code for _, code in self.gaps(signal)}
+        if signal in self.plan.unreadable or MissingCode.UNREADABLE in codes:
             return MissingCode.UNREADABLE
-        if any(map(self._unusable, series)):
+        if codes:
             return MissingCode.NOT_FINITE
         term = self.plan.terms.get(signal)
-        if not series and term is not None and term.paired is not None and self.series(term.paired):
+        series = self.plan.series.get(signal, ())
+        if not series and term is not None and term.paired is not None and self.numbers(term.paired):
             kind = SIGNALS[signal].kind
             return MissingCode.HISTOGRAM_NOT_YET if kind is Kind.HISTOGRAM else MissingCode.COUNTER_NOT_YET
         return MissingCode.ABSENT
 
-    def _unusable(self, each: PlanSeries) -> bool:
-        """Whether a series is there with something that is no number of its signal (see `numbers`)."""
-        if each.spread is not None:
-            return self.columns.where[each.signal, each.labels] in self.invalid
-        number = self._number(each)
-        return number is not None and math.isnan(number)
 
-    def _number(self, each: PlanSeries) -> float | None:
-        """The number of a level or count, NaN where it cannot be one; ``None`` where only sentinels stand."""
-        if each.fixed is not None:
-            return each.fixed if usable(each.fixed) else math.nan
-        first = self.plan.starts[each.family]
-        values = [[float(self.values[first + row]) for row in copies] for copies in each.sets]
-        kept = [[value for value in copies if value not in each.sentinels] for copies in values]
-        if not any(kept):
-            return None
-        # One bad number among copies must not hide: max() would keep or lose it by its place.
-        if not all(usable(value) for copies in kept for value in copies):
-            return math.nan
-        number = fold([max(copies) for copies in kept if copies], each.combine) * each.scale
-        return number if usable(number) else math.nan
-
-    def _make(self, each: PlanSeries) -> Series | None:
-        if each.family in self.torn:
-            return None
-        made = partial(Series, labels=each.labels, info=each.info, source=each.source, folded=each.folded)
-        if each.spread is not None and self._unusable(each):
-            return None
-        if each.spread is not None:
-            place = self.columns.where[each.signal, each.labels]
-            histogram = histogram_of(self.columns, place, self.cumulative[self.columns.span(place)])
-            return made(value=histogram.count, histogram=histogram)
-        number = self._number(each)
-        return None if number is None or math.isnan(number) else made(value=number)
+def _series(each: PlanSeries, value: float, histogram: Histogram | None = None) -> Series:
+    return Series(
+        labels=each.labels,
+        value=value,
+        histogram=histogram,
+        info=each.info,
+        source=each.source,
+        folded=each.folded,
+    )
 
 
 def histogram_of(columns: Columns, place: int, part: Floats) -> Histogram:
@@ -202,24 +223,19 @@ class Extractor:
         if isinstance(reading, NotRead):
             return Unreadable(kind=reading.kind, detail=reading.detail)
         plan, columns = self._plan(reading.shape, previous)
-        torn = columns.torn(reading.values)
         cumulative = columns.read(reading.values)
-        invalid = columns.unusable(reading.values, cumulative)
-        if torn:
-            invalid |= {place for place, each in enumerate(columns.series) if each.family in torn}
-        torn_ones = [Problem(family=name, kind=ProblemKind.TORN, detail=detail) for name, detail in torn.items()]
-        found = (*columns.unequal(reading.values), *columns.outside(reading.values), *torn_ones)
-        problems = (*reading.shape.problems, *plan.problems, *_placed(found, reading.shape))
-        return Frame(
-            plan=plan,
-            columns=columns,
-            shape=reading.shape,
-            values=reading.values,
-            cumulative=cumulative,
-            torn=frozenset(torn),
-            invalid=invalid,
-            problems=problems,
-        )
+        if columns.sound(reading.values, cumulative):
+            told = (*reading.shape.problems, *plan.problems)
+            levels = columns.levels.of(reading.values)
+            return Frame(
+                plan=plan,
+                columns=columns,
+                shape=reading.shape,
+                levels=levels,
+                packed=pack(cumulative),
+                problems=told,
+            )
+        return _with_faults(reading, plan, columns, cumulative)
 
     def _plan(self, shape: Shape, previous: Frame | None) -> tuple[Plan, Columns]:
         if previous is not None and previous.plan.planner is not self._planner:
@@ -239,6 +255,27 @@ class Extractor:
                 del self._plans[next(iter(self._plans))]
             self._plans[id(shape)] = shape, plan, columns
         return plan, columns
+
+
+def _with_faults(reading: Reading, plan: Plan, columns: Columns, cumulative: Floats) -> Frame:
+    """A frame of a body in whose numbers something is odd."""
+    torn = columns.torn(reading.values)
+    invalid = columns.unusable(reading.values, cumulative)
+    if torn:
+        invalid |= {place for place, each in enumerate(columns.series) if each.family in torn}
+    levels = columns.levels.of(reading.values)
+    torn_ones = [Problem(family=name, kind=ProblemKind.TORN, detail=detail) for name, detail in torn.items()]
+    found = (*columns.unequal(reading.values), *columns.levels.outside(levels), *torn_ones)
+    return Frame(
+        plan=plan,
+        columns=columns,
+        shape=reading.shape,
+        levels=levels,
+        packed=pack(cumulative),
+        torn=frozenset(torn),
+        invalid=invalid,
+        problems=(*reading.shape.problems, *plan.problems, *_placed(found, reading.shape)),
+    )
 
 
 def _placed(found: Sequence[Problem], shape: Shape) -> Iterator[Problem]:

@@ -6,8 +6,10 @@ goes series by series.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -16,10 +18,13 @@ import numpy.typing as npt
 
 from observer.measure.columns import Columns
 from observer.measure.layout import Floats
+from observer.measure.packed import Packed, pack
 from observer.measure.plan import OurLabels, Plan
 
 Key = tuple[str, OurLabels]
 _ROUNDING: Final = 1e-9
+_MOMENTS: Final = 200
+"""How many moments of growth a tail tells apart; each of them is the newest of a series."""
 
 
 class Step(IntEnum):
@@ -42,67 +47,83 @@ class Held(msgspec.Struct, frozen=True):
     moved: float
 
 
-class Link(msgspec.Struct, frozen=True, eq=False):
-    """One read of a chain: from ``start`` to ``end`` (mono seconds), deltas packed.
+_NO_STARTS: Final[Mapping[int, float]] = MappingProxyType({})
+_NOTHING_HELD: Final[Mapping[Key, Held]] = MappingProxyType({})
 
-    ``whole`` holds the deltas that are whole numbers in the smallest type (``None``: all are 0), ``places`` and ``parts``
-    the others. ``steps`` has a `Step` for each series (``None``: all are deltas). ``starts`` are the starts of series
-    whose pair began earlier, ``lossy`` the series that lost a restart while they were unreadable.
+
+class Link(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """One read of a chain: from ``start`` to ``end`` (mono seconds), its deltas packed.
+
+    ``steps`` has a `Step` for each series (``None``: all are deltas). ``starts`` are the starts of series whose pair began
+    earlier, ``lossy`` the series that lost a restart while they were unreadable.
     """
 
     columns: Columns
     start: float
     end: float
-    whole: npt.NDArray[np.unsignedinteger] | None
-    places: npt.NDArray[np.uint32] | None = None
-    parts: Floats | None = None
+    packed: Packed
     steps: bytes | None = None
-    starts: Mapping[int, float] = {}
+    starts: Mapping[int, float] = _NO_STARTS
     lossy: frozenset[int] = frozenset()
 
     def deltas(self) -> Floats:
-        """The deltas of all columns."""
-        out = np.zeros(self.columns.width) if self.whole is None else self.whole.astype(np.float64)
-        if self.places is not None and self.parts is not None:
-            out[self.places] = self.parts
-        return out
+        """The deltas of all columns; nobody may write into them."""
+        return self.packed.floats()
 
     @property
     def nbytes(self) -> int:
         """Bytes of the packed numbers."""
-        return sum(part.nbytes for part in (self.whole, self.places, self.parts) if part is not None)
+        return self.packed.nbytes
 
 
-class Tail(msgspec.Struct, frozen=True, eq=False):
+class Moved(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """When each series last grew, mono seconds: ``times[which[place]]``; few reads are the last one for any series."""
+
+    times: tuple[float, ...]
+    which: npt.NDArray[np.uint8]
+
+    @classmethod
+    def never(cls, series: int) -> Moved:
+        """None of so many series was seen to grow."""
+        return cls((math.nan,), np.zeros(series, np.uint8))
+
+    @classmethod
+    def of(cls, moments: list[float]) -> Moved:
+        """Series that last grew at these moments, NaN for never; of more than 255 moments the oldest are told as one."""
+        times = sorted({each for each in moments if not math.isnan(each)})[-_MOMENTS:]
+        place = {each: index for index, each in enumerate(times, 1)}
+        which = [0 if math.isnan(each) else place.get(each, 1) for each in moments]
+        return cls((math.nan, *times), np.array(which, np.uint8))
+
+    def at(self, place: int) -> float:
+        """When one series last grew; NaN: not seen to."""
+        return self.times[self.which.item(place)]
+
+    def after(self, grew: npt.NDArray[np.bool_], at: float) -> Moved:
+        """After a read at ``at`` in which these series grew."""
+        if len(self.times) > _MOMENTS:
+            return Moved.of([self.times[index] for index in self.which.tolist()]).after(grew, at)
+        return Moved((*self.times, at), np.where(grew, np.uint8(len(self.times)), self.which))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the numbers."""
+        return self.which.nbytes + 8 * len(self.times)
+
+
+class Tail(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The newest read of a chain: what the next one is compared with.
 
-    ``last`` are its columns (NaN where a series had no number, then ``gaps``), ``moved`` when each series last grew (NaN:
-    not seen to).
+    ``last`` are its columns (NaN where a series had no number, then ``gaps``), ``moved`` when each series last grew.
     """
 
     plan: Plan
     columns: Columns
-    last: Floats
-    moved: Floats
+    last: Packed
+    moved: Moved
     at: float
-    held: Mapping[Key, Held] = {}
+    held: Mapping[Key, Held] = _NOTHING_HELD
     gaps: bool = False
-
-
-Packed = tuple[npt.NDArray[np.unsignedinteger] | None, npt.NDArray[np.uint32] | None, Floats | None]
-
-
-def pack(deltas: Floats) -> Packed:
-    """``(whole, places, parts)`` of a link: the deltas in as few bytes as hold them exactly."""
-    if not deltas.any():
-        return None, None, None
-    floor = np.floor(deltas)
-    places = np.flatnonzero(floor != deltas).astype(np.uint32)
-    most, least = float(floor.max()), float(floor.min())
-    for kind, limit in ((np.uint8, 2**8), (np.uint16, 2**16), (np.uint32, 2**32)):
-        if most < limit and least >= 0:
-            return floor.astype(kind), places, deltas[places]
-    return None, np.arange(len(deltas), dtype=np.uint32), deltas
 
 
 def _lower(before: Floats, now: Floats) -> npt.NDArray[np.bool_]:
@@ -114,23 +135,41 @@ def _lower(before: Floats, now: Floats) -> npt.NDArray[np.bool_]:
     return lower
 
 
-def repeat(tail: Tail, cumulative: Floats, at: float) -> tuple[Link, Tail, bool]:
+class Pair(msgspec.Struct, frozen=True, eq=False):
+    """What one read adds: its link, with the deltas not packed yet, the new tail, and whether anything was reset."""
+
+    link: Link
+    deltas: Floats
+    tail: Tail
+    reset: bool
+
+
+def repeat(tail: Tail, packed: Packed, at: float) -> Pair:
     """A read with the columns of the one before, all of them with numbers, in the same incarnation."""
     columns = tail.columns
-    deltas = np.maximum(cumulative - tail.last, 0.0)
+    cumulative, last = packed.floats(), tail.last.floats()
+    deltas = cumulative - last
     steps = None
-    lower = _lower(tail.last, cumulative)
-    if lower.any():
-        families = np.zeros(len(columns.families), np.bool_)
-        families[columns.column_family[lower]] = True
-        reset = families[columns.column_family]
-        deltas[reset] = cumulative[reset]
-        steps = bytes(Step.RESET if families[family] else Step.DELTA for family in columns.families)
+    if len(deltas) and np.minimum.reduce(deltas) < 0.0:
+        np.maximum(deltas, 0.0, out=deltas)
+        steps = _resets(columns, last, cumulative, deltas)
     moved = tail.moved
     if len(columns.series):
-        moved = np.where(np.add.reduceat(deltas, columns.begins) > 0, at, tail.moved)
-    link = Link(columns, tail.at, at, *pack(deltas), steps)
-    return link, Tail(tail.plan, columns, cumulative, moved, at), steps is not None
+        moved = moved.after(np.add.reduceat(deltas, columns.begins) > 0, at)
+    link = Link(columns, tail.at, at, pack(deltas), steps)
+    return Pair(link, deltas, Tail(tail.plan, columns, packed, moved, at), steps is not None)
+
+
+def _resets(columns: Columns, last: Floats, cumulative: Floats, deltas: Floats) -> bytes | None:
+    """The steps of a read in which numbers fell; of families that were reset ``deltas`` become all they count now."""
+    lower = _lower(last, cumulative)
+    if not lower.any():
+        return None
+    families = np.zeros(len(columns.families), np.bool_)
+    families[columns.column_family[lower]] = True
+    reset = families[columns.column_family]
+    deltas[reset] = cumulative[reset]
+    return bytes(Step.RESET if families[family] else Step.DELTA for family in columns.families)
 
 
 class Change:
@@ -141,16 +180,17 @@ class Change:
     ) -> None:
         self.tail, self.plan, self.columns, self.cumulative = tail, plan, columns, cumulative
         self.invalid, self.at = invalid, at
+        self.before = tail.last.floats()
         self.deltas = np.zeros(columns.width)
         self.last = cumulative.copy()
-        self.moved = np.full(len(columns.series), np.nan)
+        self.moved = [math.nan] * len(columns.series)
         self.steps = bytearray(len(columns.series))
         self.starts: dict[int, float] = {}
         self.lossy: set[int] = set()
         self.held: dict[Key, Held] = {}
 
-    def make(self, *, restarted: bool) -> tuple[Link, Tail, bool]:
-        """The link, the new tail, and whether anything was reset."""
+    def make(self, *, restarted: bool) -> Pair:
+        """What the read adds."""
         lower: set[int] = set()
         for place in range(len(self.columns.series)):
             if place in self.invalid:
@@ -167,9 +207,10 @@ class Change:
                 self.moved[place] = self.at
         steps = None if self.steps.count(Step.DELTA) == len(self.steps) else bytes(self.steps)
         packed = pack(self.deltas)
-        link = Link(self.columns, self.tail.at, self.at, *packed, steps, self.starts, frozenset(self.lossy))
-        tail = Tail(self.plan, self.columns, self.last, self.moved, self.at, self.held, gaps=bool(self.invalid))
-        return link, tail, restarted or bool(lower)
+        link = Link(self.columns, self.tail.at, self.at, packed, steps, self.starts, frozenset(self.lossy))
+        last, moved = pack(self.last), Moved.of(self.moved)
+        tail = Tail(self.plan, self.columns, last, moved, self.at, self.held, gaps=bool(self.invalid))
+        return Pair(link, self.deltas, tail, restarted or bool(lower))
 
     def _before(self, key: Key) -> Held | None:
         """The last good read of a series, wherever it is kept."""
@@ -177,11 +218,11 @@ class Change:
         place = self.tail.columns.where.get(key)
         if held is not None or place is None:
             return held
-        values = self.tail.last[self.tail.columns.span(place)]
+        values = self.before[self.tail.columns.span(place)]
         if np.isnan(values).any():
             return None
         columns = self.tail.columns
-        source, moved = columns.series[place].source, float(self.tail.moved[place])
+        source, moved = columns.series[place].source, self.tail.moved.at(place)
         return Held(source, values, columns.bounds(place), self.tail.at, lossy=False, moved=moved)
 
     def _skip(self, place: int, *, restarted: bool) -> None:
@@ -251,18 +292,13 @@ def first(
     plan: Plan, columns: Columns, cumulative: Floats, invalid: frozenset[int], at: float, start: float | None
 ) -> tuple[Link | None, Tail]:
     """The first read of a chain: counted from 0 since ``start`` where that is given, else only a baseline."""
-    last = cumulative.copy()
-    moved = np.full(len(columns.series), np.nan)
+    last, deltas = cumulative.copy(), cumulative.copy()
     steps = bytearray([Step.DELTA] * len(columns.series))
-    deltas = cumulative.copy()
     for place in invalid:
         steps[place] = Step.SKIPPED
         last[columns.span(place)] = np.nan
         deltas[columns.span(place)] = 0.0
-    tail = Tail(plan, columns, last, moved, at, gaps=bool(invalid))
-    if start is None:
-        return None, tail
-    for place in range(len(columns.series)):
-        if deltas[columns.span(place)].any():
-            moved[place] = at
-    return Link(columns, start, at, *pack(deltas), bytes(steps)), tail
+    grew = [start is not None and bool(deltas[columns.span(place)].any()) for place in range(len(columns.series))]
+    moved = Moved.of([at if each else math.nan for each in grew])
+    tail = Tail(plan, columns, pack(last), moved, at, gaps=bool(invalid))
+    return (None if start is None else Link(columns, start, at, pack(deltas), bytes(steps))), tail

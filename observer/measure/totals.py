@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, Self
 
 import msgspec
@@ -18,6 +19,7 @@ from observer.measure.columns import Columns
 from observer.measure.extract import histogram_of
 from observer.measure.histograms import merge
 from observer.measure.layout import Floats
+from observer.measure.packed import Packed, pack
 from observer.measure.pairs import Key, Link
 from observer.measure.plan import OurLabels
 from router_contract.readings import Histogram
@@ -43,34 +45,39 @@ class Parked(msgspec.Struct, frozen=True):
         return Histogram(bounds=self.bounds, counts=tuple(counts), sum=spent)
 
 
-class Totals(msgspec.Struct, frozen=True, eq=False):
-    """The totals of the columns of the newest read, and of series that are gone."""
+_NOBODY: Final[Mapping[Key, Parked]] = MappingProxyType({})
+_NONE_GONE: Final[dict[str, list[Parked]]] = {}
+
+
+class Totals(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """The totals of the columns of the newest read, packed, and of series that are gone."""
 
     columns: Columns
-    values: Floats
-    parked: Mapping[Key, Parked] = {}
+    packed: Packed
+    parked: Mapping[Key, Parked] = _NOBODY
     memo: dict[str, Histogram] = msgspec.field(default_factory=dict)
 
     @classmethod
     def of(cls, columns: Columns) -> Self:
         """Nothing has grown yet."""
-        return cls(columns, np.zeros(columns.width))
+        return cls(columns, Packed(columns.width))
 
-    def after(self, link: Link, without: Collection[int] = ()) -> Totals:
-        """The totals after one more read; the series at the places ``without`` stay as they are."""
+    def after(self, link: Link, deltas: Floats, without: Collection[int] = ()) -> Totals:
+        """The totals after one more read with these deltas; the series at the places ``without`` stay as they are."""
         if link.columns is not self.columns:
-            return self._moved_to(link.columns).after(link, without)
-        deltas = link.deltas()
-        for place in without:
-            deltas[self.columns.span(place)] = 0.0
-        return Totals(self.columns, self.values + deltas, self.parked)
+            return self._moved_to(link.columns).after(link, deltas, without)
+        if without:
+            deltas = deltas.copy()
+            for place in without:
+                deltas[self.columns.span(place)] = 0.0
+        return Totals(self.columns, pack(self.packed.floats() + deltas), self.parked)
 
     def of_series(self, signal: str, labels: OurLabels) -> float | Histogram | None:
         """One series' total; ``None`` for one that is not in the newest read."""
         place = self.columns.where.get((signal, labels))
         if place is None:
             return None
-        part = self.values[self.columns.span(place)]
+        part = self.packed.floats()[self.columns.span(place)]
         return float(part[0]) if self.columns.series[place].spread is None else histogram_of(self.columns, place, part)
 
     def histograms(self, signals: frozenset[str] | None = None) -> Mapping[str, Histogram]:
@@ -78,16 +85,14 @@ class Totals(msgspec.Struct, frozen=True, eq=False):
 
         With ``signals`` only those of them.
         """
-        places, gone = self.columns.histograms, self._gone()
-        names = {*places, *gone} if signals is None else [name for name in signals if name in places or name in gone]
-        for signal in names:
-            if signal not in self.memo:
-                parts = [self._histogram(place) for place in places.get(signal, ())]
-                self.memo[signal] = added([*parts, *(each.histogram() for each in gone.get(signal, ()))])
+        places, gone = self.columns.histograms, self._gone() if self.parked else _NONE_GONE
+        names = {*places, *gone} if signals is None else {name for name in signals if name in places or name in gone}
+        wanted = names - self.memo.keys()
+        values = self.packed.floats() if wanted else None
+        for signal in wanted if values is not None else ():
+            parts = [histogram_of(self.columns, at, values[self.columns.span(at)]) for at in places.get(signal, ())]
+            self.memo[signal] = added([*parts, *(each.histogram() for each in gone.get(signal, ()))])
         return {signal: self.memo[signal] for signal in names}
-
-    def _histogram(self, place: int) -> Histogram:
-        return histogram_of(self.columns, place, self.values[self.columns.span(place)])
 
     def _gone(self) -> dict[str, list[Parked]]:
         """The histograms that are not there now, by signal."""
@@ -100,26 +105,26 @@ class Totals(msgspec.Struct, frozen=True, eq=False):
     @property
     def nbytes(self) -> int:
         """Bytes of the numbers."""
-        return self.values.nbytes + sum(each.total.nbytes for each in self.parked.values())
+        return self.packed.nbytes + sum(each.total.nbytes for each in self.parked.values())
 
     def _moved_to(self, columns: Columns) -> Totals:
         """The same totals in the order of other columns; what has no place there is parked."""
-        values = np.zeros(columns.width)
+        values, mine = np.zeros(columns.width), self.packed.floats()
         parked = dict(self.parked)
         for key, place in self.columns.where.items():
             if key not in columns.where:
-                parked[key] = Parked(self.columns.bounds(place), self.values[self.columns.span(place)].copy())
+                parked[key] = Parked(self.columns.bounds(place), mine[self.columns.span(place)].copy())
         for key, place in columns.where.items():
             before = parked.pop(key, None)
-            mine = self.columns.where.get(key)
-            if mine is not None:
-                before = Parked(self.columns.bounds(mine), self.values[self.columns.span(mine)])
+            there = self.columns.where.get(key)
+            if there is not None:
+                before = Parked(self.columns.bounds(there), mine[self.columns.span(there)])
             if before is not None:
                 span = columns.span(place)
                 values[span] = _carried(before, columns.bounds(place), len(values[span]))
         for key in list(parked)[: max(0, len(parked) - _PARKED)]:
             del parked[key]
-        return Totals(columns, values, parked)
+        return Totals(columns, pack(values), parked)
 
 
 def _carried(before: Parked, bounds: tuple[float, ...], width: int) -> Floats:

@@ -60,7 +60,7 @@ class _Total(msgspec.Struct, frozen=True, eq=False):
     resets: Counter[int]
 
 
-class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """The windows of one target. `push` gives the chain after one more read.
 
     ``resets`` counts the reads that found a restart or a lower number. ``first_at`` and ``at`` are the first and the
@@ -98,7 +98,8 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         that the program itself exports is preferred. A read not later than the newest is no new read: nothing changes.
         """
         limits = limits or ChainLimits()
-        began = frame.process_start if frame.process_start is not None else started
+        exported = frame.process_start
+        began = exported if exported is not None else started
         if self.tail is None or self.at is None:
             return self._begin(frame, at, incarnation, limits, began)
         if at.mono <= self.at.mono:
@@ -110,21 +111,21 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         )
         whole = not (frame.invalid or self.tail.held or self.tail.gaps)
         if frame.columns is self.tail.columns and whole and not restarted:
-            link, tail, reset = repeat(self.tail, frame.cumulative, at.mono)
+            pair = repeat(self.tail, frame.packed, at.mono)
         else:
             change = Change(self.tail, frame.plan, frame.columns, frame.cumulative, frame.invalid, at.mono)
-            link, tail, reset = change.make(restarted=restarted)
+            pair = change.make(restarted=restarted)
         kept = [each for each in self.links if at.mono - each.end < limits.window_seconds]
         totals = self.totals if self.totals is not None else Totals.of(self.tail.columns)
         return Chain(
-            tail=tail,
-            links=(*kept, link)[-limits.links :],
+            tail=pair.tail,
+            links=(*kept, pair.link)[-limits.links :],
             first_at=self.first_at,
             at=at,
             incarnation=self.incarnation if incarnation is None else incarnation,
             process_start=self.process_start if began is None else began,
-            resets=self.resets + reset,
-            totals=totals.after(link, () if restarted else _falling(kept, link)),
+            resets=self.resets + pair.reset,
+            totals=totals.after(pair.link, pair.deltas, () if restarted else _falling(kept, pair.link)),
         )
 
     def _begin(
@@ -141,7 +142,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             at=at,
             incarnation=incarnation,
             process_start=began,
-            totals=Totals.of(frame.columns) if link is None else Totals.of(frame.columns).after(link),
+            totals=Totals.of(frame.columns) if link is None else Totals.of(frame.columns).after(link, link.deltas()),
         )
 
     def window(
@@ -199,7 +200,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.tail is None:
             return None
         places = self.tail.columns.of_signal.get(signal, ())
-        times = [moved for moved in (float(self.tail.moved[place]) for place in places) if moved == moved]  # noqa: PLR0124  # NaN
+        times = [moved for moved in map(self.tail.moved.at, places) if moved == moved]  # noqa: PLR0124  # NaN
         return max(times, default=None)
 
     @property
