@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 
 import msgspec
 
@@ -64,7 +63,7 @@ def member_evidence(
         attempt=None if member.restarts is None else member.restarts + 1,
         startup_budget=STARTUP_SECONDS if member.readiness_gated else None,
         drain=_drain(member, record, before, life),
-        families=_families(record.frame),
+        families=None if record.frame is None else record.frame.plan.families,
         starts=_starts(record, before, life) if member.restarts is None else None,
     )
 
@@ -86,16 +85,6 @@ def current_failure(record: Record) -> ScrapeFailed | None:
     """How the newest read failed; ``None`` when it was good or there was none."""
     failure = record.failure
     return failure if failure is not None and (record.read_at is None or failure.at > record.read_at) else None
-
-
-@lru_cache(maxsize=512)
-def _names(types: frozenset[str]) -> tuple[str, ...]:
-    return tuple(sorted(types))
-
-
-def _families(frame: Frame | None) -> tuple[str, ...] | None:
-    """The wire names of a read, sorted once for all bodies of the same shape."""
-    return None if frame is None else _names(frozenset(frame.shape.types))
 
 
 def _starts(record: Record, before: MemberEvidence | None, life: str) -> Starts:
@@ -131,8 +120,8 @@ def _drain(member: Member, record: Record, before: MemberEvidence | None, life: 
 
 def _level(frame: Frame, signal: str) -> float | None:
     """A gauge added over its series; ``None`` when it is not there or one of its series tells no number."""
-    series = frame.series(signal)
-    return sum(each.value for each in series) if series and not frame.gaps(signal) else None
+    found = frame.numbers(signal)
+    return sum(value for _, value in found) if found and not frame.gaps(signal) else None
 
 
 def _failing_since(record: Record, before: MemberEvidence | None) -> Instant | None:
@@ -193,9 +182,9 @@ def _work(frame: Frame) -> dict[str, float | None]:
     """Running plus waiting requests of each rank. A part that was not read is not 0: then only more than 0 is known."""
     parts: dict[str, dict[str, float]] = {}
     for signal in LOAD:
-        for series in frame.series(signal):
-            of = parts.setdefault(dict(series.labels).get("rank", "0"), {})
-            of[signal] = of.get(signal, 0.0) + series.value
+        for labels, value in frame.numbers(signal):
+            of = parts.setdefault(dict(labels).get("rank", "0"), {})
+            of[signal] = of.get(signal, 0.0) + value
     totals = {rank: (sum(of.values()), len(of) == len(LOAD)) for rank, of in parts.items()}
     return {rank: total if whole or total > 0 else None for rank, (total, whole) in totals.items()}
 
@@ -268,12 +257,12 @@ def computed_tokens(record: Record, rank: int) -> float | None:
     for row in COMPUTED:
         found = [
             sum(
-                series.value
-                for series in frame.series(signal)
-                if dict(series.labels).get("rank", "0") == str(rank) and dict(series.labels).get(label, "") == value
+                number
+                for labels, number in frame.numbers(signal)
+                if dict(labels).get("rank", "0") == str(rank) and dict(labels).get(label, "") == value
             )
             for signal, label, value in row
-            if frame.series(signal)
+            if frame.numbers(signal)
         ]
         if len(found) == len(row):
             return sum(found)

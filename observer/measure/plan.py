@@ -65,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What one shape gives: its series by signal, histograms to check, copies that should agree, and what is missing.
 
     ``terms`` holds every signal that the version can have; one without series is in ``absent`` or ``unreadable``.
-    ``starts`` are the first rows of the families. ``planner`` is who made it.
+    ``starts`` are the first rows of the families, ``families`` all that the body declares, sorted. ``planner`` is who made it.
     """
 
     planner: object
@@ -77,6 +77,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     unreadable: frozenset[str]
     terms: dict[str, Term]
     problems: tuple[Problem, ...]
+    families: tuple[str, ...]
     unknown_families: tuple[str, ...]
     version: str | None
 

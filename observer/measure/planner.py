@@ -63,6 +63,7 @@ class Planner:
             unreadable=frozenset(work.unreadable),
             terms={signal: candidates[0] for signal, candidates in terms.items()},
             problems=(*work.problems.values(), *self._model_problem(models)),
+            families=tuple(sorted(shape.types)),
             unknown_families=tuple(sorted(unknown)),
             version=version,
         )
