@@ -9,7 +9,7 @@ from observer.collect.options import BodyLimits
 from router_contract.targets import Address
 
 _ZLIB = {"gzip", "x-gzip", "deflate"}
-_GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 
 
 class SharedBytes:
@@ -40,14 +40,39 @@ class SharedBytes:
         self._left += count
 
 
+class Allowance:
+    """What one body takes: up to its limit, and of the pool what is beyond its own allowance."""
+
+    def __init__(self, address: Address, limits: BodyLimits, shared: SharedBytes) -> None:
+        self._address = address
+        self._limits = limits
+        self._shared = shared
+        self._borrowed = 0
+
+    def grow(self, size: int) -> Failure | None:
+        """The body has this many bytes now (it never shrinks); a failure when it may not."""
+        if size > self._limits.body:
+            return too_large(self._limits.body, self._address)
+        beyond = size - self._limits.own - self._borrowed
+        if beyond > 0:
+            if not self._shared.take(beyond):
+                return shared_spent(self._address)
+            self._borrowed += beyond
+        return None
+
+    def close(self) -> None:
+        """Give back to the pool; call it once the bytes are out of our hands."""
+        self._shared.give(self._borrowed)
+        self._borrowed = 0
+
+
 class Body:
     """Collects one answer's chunks. After a failure nothing more is kept; `close` returns what the pool gave."""
 
     def __init__(self, address: Address, encoding: str, limits: BodyLimits, shared: SharedBytes) -> None:
         self._address = address
         self._limits = limits
-        self._shared = shared
-        self._borrowed = 0
+        self._allowance = Allowance(address, limits, shared)
         self._raw = 0
         self._data = bytearray()
         self._encoding = encoding.strip().lower() or "identity"
@@ -77,23 +102,16 @@ class Body:
         """The whole decoded body."""
         if self._zlib is not None and not self._zlib.eof:
             return bad_encoding("a compressed body without its end", self._address)
-        if self._zlib is None and self._data[:2] == _GZIP_MAGIC:
+        if self._zlib is None and self._data[:2] == GZIP_MAGIC:
             return bad_encoding("gzip without saying so", self._address)
         return bytes(self._data)
 
     def close(self) -> None:
         """Give back to the pool; call it once the bytes are out of our hands."""
-        self._shared.give(self._borrowed)
-        self._borrowed = 0
+        self._allowance.close()
 
     def _keep(self, plain: bytes) -> Failure | None:
-        size = len(self._data) + len(plain)
-        if size > self._limits.body:
-            return too_large(self._limits.body, self._address)
-        beyond = size - self._limits.own - self._borrowed
-        if beyond > 0:
-            if not self._shared.take(beyond):
-                return shared_spent(self._address)
-            self._borrowed += beyond
-        self._data += plain
-        return None
+        failure = self._allowance.grow(len(self._data) + len(plain))
+        if failure is None:
+            self._data += plain
+        return failure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -39,13 +39,65 @@ class ReadSlots:
             self._slots.release()
 
 
-class BoundedConnector(aiohttp.TCPConnector):
-    """A connector that counts idle connections too: before it makes one beyond ``most``, it closes the oldest idle one."""
+class Holder(Protocol):
+    """Who keeps connections."""
 
-    def __init__(self, most: int, **options: Any) -> None:
-        super().__init__(limit=most, **options)
+    @property
+    def open(self) -> int:
+        """Connections that are open, used ones included, and those that are being made."""
+        ...
+
+    def idle_since(self) -> float | None:
+        """When the connection that nobody uses for longest became idle (monotonic seconds); ``None`` without one."""
+        ...
+
+    def close_oldest(self) -> None:
+        """Close that one."""
+        ...
+
+
+class Room:
+    """How many connections may be open over all holders; 0 is no bound. Idle ones make room, the oldest first."""
+
+    def __init__(self, most: int) -> None:
         self._most = most
+        self._holders: list[Holder] = []
         self.closed_idle = 0
+
+    def join(self, holder: Holder) -> None:
+        """This holder's connections count from now on."""
+        self._holders.append(holder)
+
+    @property
+    def open(self) -> int:
+        """Connections that are open."""
+        return sum(holder.open for holder in self._holders)
+
+    def make(self) -> None:
+        """Call it when a new connection has been counted: idle ones beyond the bound are closed."""
+        while self._most and self.open > self._most:
+            idle = [(since, holder) for holder in self._holders if (since := holder.idle_since()) is not None]
+            if not idle:
+                return
+            min(idle, key=lambda each: each[0])[1].close_oldest()
+            self.closed_idle += 1
+
+
+class BoundedConnector(aiohttp.TCPConnector):
+    """A connector that counts idle connections too: before it makes one beyond ``most``, it closes the oldest idle one.
+
+    With a ``room`` it shares that bound with others.
+    """
+
+    def __init__(self, most: int, *, room: Room | None = None, **options: Any) -> None:
+        super().__init__(limit=most, **options)
+        self._room = Room(most) if room is None else room
+        self._room.join(self)
+
+    @property
+    def closed_idle(self) -> int:
+        """Idle connections that were closed to make room, over all that share it."""
+        return self._room.closed_idle
 
     @property
     def idle(self) -> int:
@@ -64,19 +116,20 @@ class BoundedConnector(aiohttp.TCPConnector):
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the signature of the library
     ) -> ResponseHandler:
         # The new one is among those that are acquired already.
-        while self._most and self.open > self._most and self._close_oldest():
-            pass
+        self._room.make()
         return await super()._create_connection(req, traces, timeout)
 
-    def _close_oldest(self) -> bool:
-        """Close the connection that has been idle longest; False when none is idle."""
+    def idle_since(self) -> float | None:
+        """When the connection that has been idle longest became so."""
+        return min((kept[0][1] for kept in self._conns.values() if kept), default=None)
+
+    def close_oldest(self) -> None:
+        """Close the connection that has been idle longest."""
         held = [(kept[0][1], key) for key, kept in self._conns.items() if kept]
         if not held:
-            return False
+            return
         _, key = min(held, key=lambda each: each[0])
         protocol, _ = self._conns[key].popleft()
         if not self._conns[key]:
             del self._conns[key]
         protocol.close()
-        self.closed_idle += 1
-        return True

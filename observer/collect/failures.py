@@ -155,27 +155,42 @@ def truncated(address: Address, received: int) -> Failure:
     return Failure(kind=FailureKind.TRUNCATED, detail=what)
 
 
+def not_http(why: str, address: Address) -> Failure:
+    """What answers there does not speak HTTP/1.x; ``why`` in a few words."""
+    what = f"{address.authority} does not answer as HTTP does ({why}): check the port and the scheme"
+    return Failure(kind=FailureKind.MALFORMED, detail=what)
+
+
+def misframed(why: str, address: Address) -> Failure:
+    """A body whose chunks are not framed as HTTP says."""
+    return Failure(kind=FailureKind.MALFORMED, detail=f"{address.url} frames its body wrongly: {why}")
+
+
+def unresolved(error: OSError, address: Address) -> Failure:
+    """The name has no address, or nobody could say."""
+    reason = error.strerror or str(error)
+    detail = f"the name {address.host} was not resolved ({reason}): check it and the cluster's DNS"
+    return Failure(kind=FailureKind.DNS, detail=detail)
+
+
 def classify(error: BaseException, progress: Progress, address: Address) -> Failure | None:
     """The failure behind an exception of aiohttp, the operating system or TLS; ``None`` when it is none of these."""
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        reason = error.os_error.strerror or str(error.os_error)
-        detail = f"the name {address.host} was not resolved ({reason}): check it and the cluster's DNS"
-        return Failure(kind=FailureKind.DNS, detail=detail)
+        return unresolved(error.os_error, address)
     secure = next((each for each in _chain(error) if _is_tls(each)), None)
     if isinstance(secure, ssl.SSLError):
         return _tls(secure, address)
     if isinstance(error, aiohttp.ClientPayloadError):
         return _payload(error, progress, address)
     if isinstance(error, aiohttp.ClientResponseError | aiohttp.InvalidURL):
-        what = f"{address.authority} does not answer as HTTP does ({_short(error)}): check the port and the scheme"
-        return Failure(kind=FailureKind.MALFORMED, detail=what)
+        return not_http(_short(error), address)
     if isinstance(error, aiohttp.ServerDisconnectedError):
-        return _disconnected(progress, address)
+        return disconnected(progress, address)
     if isinstance(error, RuntimeError):
         return _handle_closed(error, progress, address)
     number = next((each.errno for each in _chain(error) if isinstance(each, OSError) and each.errno is not None), None)
     if number in _CLOSED or (number is None and isinstance(error, aiohttp.ClientConnectionError)):
-        return _disconnected(progress, address)
+        return disconnected(progress, address)
     if isinstance(error, OSError | aiohttp.ClientError):
         kind, why = _OS_ERRORS.get(number or 0, (FailureKind.UNREACHABLE, _short(error)))
         return Failure(kind=kind, detail=f"{address.authority}: {why}")
@@ -187,12 +202,13 @@ def _handle_closed(error: RuntimeError, progress: Progress, address: Address) ->
     if not any(words in str(error) for words in _CLOSED_WORDS):
         return None
     if progress.connected:
-        return _disconnected(progress, address)
+        return disconnected(progress, address)
     what = f"{address.authority}: the connection was lost while it was being made"
     return Failure(kind=FailureKind.UNREACHABLE, detail=what)
 
 
-def _disconnected(progress: Progress, address: Address) -> Failure:
+def disconnected(progress: Progress, address: Address) -> Failure:
+    """The connection was closed before the answer was whole; the sentence says how far it came."""
     if progress.answered:
         return truncated(address, progress.received)
     if address.scheme == "https":
@@ -211,8 +227,7 @@ def _payload(error: aiohttp.ClientPayloadError, progress: Progress, address: Add
     texts = " ".join(str(each) for each in _chain(error))
     framing = any(isinstance(each, aiohttp.http_exceptions.TransferEncodingError) for each in _chain(error))
     if framing and "Not enough data" not in texts:
-        what = f"{address.url} frames its body wrongly: {_short(error)}"
-        return Failure(kind=FailureKind.MALFORMED, detail=what)
+        return misframed(_short(error), address)
     return truncated(address, progress.received)
 
 

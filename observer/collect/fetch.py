@@ -1,4 +1,7 @@
-"""One bounded GET: an address in, a body or a failure out. It never raises for anything a server or network does."""
+"""One bounded GET: an address in, a body or a failure out. It never raises for anything a server or network does.
+
+Plain http goes over `observer.collect.wire`; https, and what is out of the usual, over aiohttp.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +16,32 @@ import msgspec
 from yarl import URL
 
 from observer.clock import Clock
+from observer.collect.answer import REDIRECTS, Fetched
 from observer.collect.body import Body, SharedBytes
-from observer.collect.connections import BoundedConnector, ReadSlots
+from observer.collect.connections import BoundedConnector, ReadSlots, Room
 from observer.collect.credentials import TlsContexts, TokenFiles
 from observer.collect.failures import Failure, Progress, classify, http_status, redirected, timed_out, too_large
 from observer.collect.options import BodyLimits
+from observer.collect.plain_request import plain_request
 from observer.collect.resolve import Resolver
+from observer.collect.wire import WireClient
 from router_contract.targets import Address
+
+__all__ = ["EXPOSITION", "USER_AGENT", "Fetched", "Fetcher", "progress_trace"]
 
 EXPOSITION = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
 """What is accepted by default: the plain text format, which costs a program least."""
 USER_AGENT = "modeldeployment-observer"
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_PREPARED = 50_000
-
-
-class Fetched(msgspec.Struct, frozen=True, kw_only=True):
-    """A 200 answer, whole and decoded. ``content_type`` is as sent, empty when none was."""
-
-    data: bytes
-    content_type: str = ""
+_MAX_LOWER = 64
 
 
 class _Request(msgspec.Struct, frozen=True):
-    url: URL
-    headers: dict[str, str]
+    """What is sent to an address. ``plain`` is the head without its last line; without it the other two are used."""
+
+    plain: bytes | None = None
+    url: str | URL = ""
+    headers: dict[str, str] = {}
 
 
 class Fetcher:
@@ -53,15 +57,19 @@ class Fetcher:
         self._limits = limits
         self.shared = SharedBytes(limits.shared)
         self.slots = ReadSlots(reads)
+        self._room = Room(reads)
+        self._wire = WireClient(self._resolver, self._room, self.shared, keep_alive=keep_alive)
         self._connector: BoundedConnector | None = None
         self._tls = TlsContexts()
         self._tokens = TokenFiles()
         self._prepared: dict[tuple[Address, str], _Request] = {}
+        self._lower: dict[int, BodyLimits] = {}
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         self._connector = connector = BoundedConnector(
             self.slots.most,
+            room=self._room,
             limit_per_host=0,
             use_dns_cache=False,
             resolver=self._resolver,
@@ -84,17 +92,19 @@ class Fetcher:
     ) -> None:
         if self._session is not None:
             await self._session.close()
+            self._session = None
+        await self._wire.close()
         await self._resolver.close()
 
     @property
     def open_connections(self) -> int:
         """Connections to targets that are open, idle ones included."""
-        return 0 if self._connector is None else self._connector.open
+        return self._room.open
 
     @property
     def closed_idle(self) -> int:
         """Idle connections that were closed, oldest first, to make room for others."""
-        return 0 if self._connector is None else self._connector.closed_idle
+        return self._room.closed_idle
 
     async def fetch(
         self, address: Address, seconds: float, *, accept: str = EXPOSITION, limit: int | None = None
@@ -105,11 +115,21 @@ class Fetcher:
 
         ``limit`` bounds the body below the general limit (bytes).
         """
+        if self._session is None:
+            raise RuntimeError("the fetcher is used outside its context")
         progress = Progress()
-        limits = self._limits if limit is None else msgspec.structs.replace(self._limits, body=limit)
+        limits = self._limits if limit is None else self._limited(limit)
         try:
-            async with self.slots, asyncio.timeout(seconds):
-                return await self._exchange(address, accept, limits, progress)
+            async with self.slots:
+                request = self._request(address, accept)
+                token = None if address.bearer_token_file is None else self._tokens.get(address.bearer_token_file)
+                if isinstance(token, Failure):
+                    return token
+                if request.plain is not None:
+                    end = b"\r\n" if token is None else f"Authorization: Bearer {token}\r\n\r\n".encode("ascii")
+                    return await self._wire.get(address, request.plain + end, limits, seconds, progress)
+                async with asyncio.timeout(seconds):
+                    return await self._exchange(self._session, address, request, token, limits, progress)
         except (aiohttp.ClientError, OSError, RuntimeError) as error:
             if type(error) is TimeoutError and error.errno is None:
                 return timed_out(progress, seconds, address)
@@ -118,13 +138,25 @@ class Fetcher:
                 raise
             return failure
 
+    def _limited(self, limit: int) -> BodyLimits:
+        """The limits with a lower one for the body; the same few are asked for again and again."""
+        known = self._lower.get(limit)
+        if known is None:
+            if len(self._lower) >= _MAX_LOWER:
+                self._lower.clear()
+            known = self._lower[limit] = msgspec.structs.replace(self._limits, body=limit)
+        return known
+
     async def _exchange(
-        self, address: Address, accept: str, limits: BodyLimits, progress: Progress
+        self,
+        session: aiohttp.ClientSession,
+        address: Address,
+        request: _Request,
+        token: str | None,
+        limits: BodyLimits,
+        progress: Progress,
     ) -> Fetched | Failure:
-        if self._session is None:
-            raise RuntimeError("the fetcher is used outside its context")
-        request = self._request(address, accept)
-        headers = request.headers
+        headers = request.headers if token is None else {**request.headers, "Authorization": f"Bearer {token}"}
         options: dict[str, Any] = {}
         if address.scheme == "https":
             context = self._tls.get(address.tls)
@@ -132,12 +164,7 @@ class Fetcher:
                 return context
             name = address.tls.server_name if address.tls is not None else None
             options = {"ssl": context, "server_hostname": name}
-        if address.bearer_token_file is not None:
-            token = self._tokens.get(address.bearer_token_file)
-            if isinstance(token, Failure):
-                return token
-            headers = {**headers, "Authorization": f"Bearer {token}"}
-        async with self._session.get(
+        async with session.get(
             request.url, headers=headers, allow_redirects=False, trace_request_ctx=progress, **options
         ) as response:
             progress.answered = True
@@ -153,7 +180,7 @@ class Fetcher:
     async def _read(
         self, response: aiohttp.ClientResponse, address: Address, limits: BodyLimits, progress: Progress
     ) -> Fetched | Failure:
-        if response.status in _REDIRECTS:
+        if response.status in REDIRECTS:
             return redirected(response.status, response.headers.get("Location", ""), address)
         if response.status != 200:
             return http_status(response.status, address)
@@ -172,12 +199,13 @@ class Fetcher:
         return Fetched(data=data, content_type=response.headers.get("Content-Type", ""))
 
     def _request(self, address: Address, accept: str) -> _Request:
-        """URL and headers of an address, made once: parsing a URL costs more than sending it."""
+        """What is sent to an address, made once: parsing a URL costs more than sending it."""
         known = self._prepared.get((address, accept))
         if known is None:
             headers = {"Accept": accept, "Accept-Encoding": "identity", "User-Agent": USER_AGENT}
             headers |= dict(address.headers)
-            known = _Request(URL(address.url, encoded=True), headers)
+            plain = plain_request(address, headers)
+            known = _Request(plain) if plain else _Request(None, URL(address.url, encoded=True), headers)
             if len(self._prepared) >= _MAX_PREPARED:
                 self._prepared.clear()
             self._prepared[(address, accept)] = known
