@@ -7,13 +7,15 @@ is no exposition at all is `NotRead`. A repeated read goes through a verified `L
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import numpy as np
 
 from observer.measure.layout import Layout
 from observer.measure.lines import LineError, parse_line, shown
+from observer.measure.outline import Memory
 from observer.measure.rows import Rows
-from observer.measure.scan import Memory, Scan
+from observer.measure.scan import Scan
 from observer.measure.shape import Family, Limits, NotRead, Reading, SampleKey, Shape
 from observer.measure.words import Indices, line_starts
 from router_contract.readings import FailureKind
@@ -115,15 +117,15 @@ class Reader:
             stamps = [stamp for rows in good.values() for stamp in rows.stamps or [None] * len(rows.values)]
             timestamps = np.array([np.nan if stamp is None else stamp for stamp in stamps], np.float64)
             return Reading(shape=shape, values=values, timestamps=timestamps)
-        if closed and self._most and len(scan.lines) <= _LAYOUT_LINES and _repeats(scan, good):
+        if closed and self._most and scan.count <= _LAYOUT_LINES and _repeats(scan, good):
             shape = self._keep(scan, good, shape)
         return Reading(shape=shape, values=values)
 
     def _keep(self, scan: Scan, good: dict[str, Rows], shape: Shape) -> Shape:
         runs = [run for rows in good.values() for run in rows.runs]
-        prefixes = [prefix for rows in good.values() for prefix in rows.prefixes]
+        prefixes = list(chain.from_iterable([rows.prefixes for rows in good.values()]))
         special = list(zip(scan.special, scan.outline.special, strict=True))
-        layout = Layout(len(scan.lines), special, runs, prefixes, scan.gaps, self._memory.names)
+        layout = Layout(scan.count, special, runs, prefixes, scan.gaps, self._memory.names)
         kept = Shape(**{name: getattr(shape, name) for name in shape.__struct_fields__} | {"layout": layout})
         self._shapes.insert(0, kept)
         del self._shapes[self._most :]

@@ -1,16 +1,14 @@
 """The sample lines of one family turned into rows: values and the ``name{labels} `` text before each of them.
 
-Most lines of a body share few structures (name and label names), so a structure is checked once and remembered. Lines
-that differ only in their last label's value (the buckets of a histogram) are read together. Everything unusual goes
-through `lines.parse_line`.
+Most lines of a body share few structures (name and label names), so a structure is checked once and remembered.
+Everything unusual goes through `lines.parse_line`. Plain lines of many families are read by `together`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from itertools import repeat
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -22,43 +20,39 @@ _STRUCTURE = re.compile(
     rb"[a-zA-Z_:][a-zA-Z0-9_:]*\{[a-zA-Z_:][a-zA-Z0-9_:]*=(?:\",[a-zA-Z_:][a-zA-Z0-9_:]*=)*\Z",
 )
 _STRUCTURES_KEPT = 4096
-_KINDS_KEPT = 65_536
-_BOUND = b'le="'
-Kind = tuple[bytes, bytes, bytes]
-"""What stands in a line before a bucket's bound (or up to the end of its labels), ``le="`` or nothing, what follows."""
 
 
-class Block(msgspec.Struct, frozen=True):
-    """A family's lines as they were last checked: what each begins with, and what that told."""
+class Block(msgspec.Struct):
+    """A family's lines as they were last checked: what each begins with, and what that told.
+
+    ``removed`` are the bytes of all prefixes, counted when they are needed; then not -1.
+    """
 
     prefixes: list[bytes]
-    removed: int
     names: set[str]
     structures: set[bytes]
     unique: bool
+    removed: int = -1
 
 
 class Structures:
-    """Structures already checked, ``name{a=",b=`` to the sample name. Bounded; shared by the reads of one reader."""
+    """Structures already checked, to the sample name. Bounded; shared by the reads of one reader.
+
+    ``names`` have them as ``name{a=",b=``, ``wholes`` as ``name{a=",b="}`` (see `together`).
+    """
 
     def __init__(self, labels: int, line_bytes: int, label_value: int) -> None:
         self.labels = labels
         self.line_bytes = line_bytes
         self.label_value = label_value
         self.names: dict[bytes, str] = {}
-        self.kinds: dict[Kind, bytes] = {}
+        self.wholes: dict[bytes, str] = {}
         self.blocks: dict[str, Block] = {}
 
     def learn(self, structure: bytes, line: bytes, name: str) -> None:
         """Remember a structure that one line was read with, if any label values would fit it as well."""
         if len(self.names) < _STRUCTURES_KEPT and b"\\" not in line and _STRUCTURE.match(structure):
             self.names[structure] = name
-
-    def keep(self, kind: Kind, structure: bytes) -> None:
-        """Remember what lines were checked to be."""
-        if len(self.kinds) >= _KINDS_KEPT:
-            self.kinds.clear()
-        self.kinds[kind] = structure
 
 
 class Rows:
@@ -81,6 +75,29 @@ class Rows:
         self.unique = False
 
     @classmethod
+    def repeated(cls, family: str, first: int, last: int, text: bytes, known: Structures) -> Rows | None:
+        """The rows of lines ``first`` to ``last - 1``, if each begins as it did when it was last checked (see `layout`).
+
+        ``text`` are the lines without their last newline.
+        """
+        block = known.blocks.get(family)
+        if block is None or len(block.prefixes) != last - first:
+            return None
+        if block.removed < 0:
+            block.removed = sum(map(len, block.prefixes))
+        joined = b",".join(map(bytes.removeprefix, text.split(b"\n"), block.prefixes))
+        if len(joined) != len(text) - block.removed:
+            return None
+        values = parse_numbers(joined, last - first)
+        if values is None:
+            return None
+        rows = cls()
+        rows.values, rows.bytes = values, len(text) + 1
+        rows.prefixes, rows.names, rows.structures = block.prefixes, block.names, block.structures
+        rows.unique = block.unique
+        return rows._placed(last - first, first)
+
+    @classmethod
     def read(cls, family: str, lines: list[bytes], first: int, known: Structures) -> Rows:
         """The rows of a family's consecutive lines, of which the first has index ``first``. Raises `LineError`."""
         rows = cls()
@@ -88,81 +105,31 @@ class Rows:
         rows.bytes = len(text) + 1
         if rows.bytes > known.line_bytes and max(map(len, lines)) > known.line_bytes:
             raise LineError(ProblemKind.TOO_LARGE, f"a line of more than {known.line_bytes} bytes", first)
-        if rows._repeats(known.blocks.get(family), lines):
-            return rows._placed(lines, first)
         if not text.isascii():
             cls._check_encoding(lines, first)
-        plain = b"\\" not in text
-        if not (plain and rows._alike(lines, first, known)):
-            structures, texts = rows._check(lines, first, known, plain=plain)
-            rows.structures.update(structures)
-            rows.values, rows.stamps = _values(lines, texts, first)
-        rows.unique = rows._is_unique()
-        removed = sum(map(len, rows.prefixes))
-        known.blocks[family] = Block(rows.prefixes, removed, rows.names, rows.structures, rows.unique)
-        return rows._placed(lines, first)
+        structures, texts = rows._check(lines, first, known, plain=b"\\" not in text)
+        rows.structures.update(structures)
+        rows.values, rows.stamps = _values(lines, texts, first)
+        return rows.placed(family, first, rows.bytes, known, unique=len(set(rows.prefixes)) == len(rows.prefixes))
 
-    def _repeats(self, block: Block | None, lines: list[bytes]) -> bool:
-        """Take the rows from a block that was checked before, if every line begins as it did there (see `layout`)."""
-        if block is None or len(block.prefixes) != len(lines):
-            return False
-        joined = b",".join(map(bytes.removeprefix, lines, block.prefixes))
-        if len(joined) + 1 != self.bytes - block.removed:
-            return False
-        values = parse_numbers(joined, len(lines))
-        if values is None:
-            return False
-        self.values = values
-        self.prefixes, self.names, self.structures = block.prefixes, block.names, block.structures
-        self.unique = block.unique
-        return True
+    @classmethod
+    def checked(cls, prefixes: list[bytes], values: Floats, structures: set[bytes], names: Mapping[bytes, str]) -> Rows:
+        """The rows of lines that were checked already; ``names`` has the name of each structure."""
+        rows = cls()
+        rows.prefixes, rows.values, rows.structures = prefixes, values, structures
+        rows.names = set(map(names.__getitem__, structures))
+        return rows
 
-    def _alike(self, lines: list[bytes], first: int, known: Structures) -> bool:
-        """Take the rows of lines of few kinds, which differ in a bucket's bound and their numbers; False for others.
+    def placed(self, family: str, first: int, size: int, known: Structures, *, unique: bool) -> Rows:
+        """Say where the lines stand and remember them as the family's block. ``unique``: none begins as another."""
+        self.bytes = size
+        self.unique = unique and len(self.structures) == len(self.names)
+        known.blocks[family] = Block(self.prefixes, self.names, self.structures, self.unique)
+        return self._placed(len(self.prefixes), first)
 
-        What stands before and behind the bound is checked once. A value without quotes or backslashes (the caller looked
-        for those) between two quotes cannot change what those parts mean.
-        """
-        heads, ends, texts = zip(*map(bytes.rpartition, lines, repeat(b"} ")), strict=True)
-        begins, cuts, rests = zip(*map(bytes.partition, heads, repeat(_BOUND)), strict=True)
-        _, quotes, behind = zip(*map(bytes.partition, rests, repeat(b'"')), strict=True)
-        if not all(ends) or cuts.count(_BOUND) != quotes.count(b'"'):
-            return False
-        numbers = parse_numbers(b",".join(texts), len(lines))
-        if numbers is None:
-            return False
-        kinds = dict(zip(zip(begins, cuts, behind, strict=True), heads, strict=True))
-        structures: set[bytes] = set()
-        for kind, head in kinds.items():
-            structure = known.kinds.get(kind) or self._structure(kind[0], head, known)
-            if structure is None:
-                return False
-            known.keep(kind, structure)
-            structures.add(structure)
-        self.structures = structures
-        self.names = {known.names[structure] for structure in structures}
-        self.prefixes = list(map(bytes.removesuffix, lines, texts))
-        if self.bytes > known.label_value:
-            self._check_label_values(self.prefixes, first, known.label_value)
-        self.values = numbers
-        return True
-
-    def _structure(self, begin: bytes, head: bytes, known: Structures) -> bytes | None:
-        """The structure of a line before its ``} ``, if any values would fit it and ``begin`` ends outside of one."""
-        parts = head.split(b'"')
-        structure = b'"'.join(parts[:-1:2])
-        if parts[-1] or not len(parts) & 1 or begin.count(b'"') & 1:
-            return None
-        if structure not in known.names:
-            try:
-                self._unusual(head + b"} 1", structure, 0, known)
-            except LineError:
-                return None
-        return structure if structure in known.names else None
-
-    def _placed(self, lines: list[bytes], first: int) -> Rows:
-        self.lines = range(first, first + len(lines))
-        self.runs = [(first, first + len(lines))]
+    def _placed(self, count: int, first: int) -> Rows:
+        self.lines = range(first, first + count)
+        self.runs = [(first, first + count)]
         return self
 
     def _check(

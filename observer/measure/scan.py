@@ -6,15 +6,16 @@ nobody wants are recognised by their names and not looked at any further.
 
 from __future__ import annotations
 
-import re
-from itertools import repeat
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import pairwise
 
-import msgspec
+import numpy as np
 
-from observer.measure.layout import Wanted
-from observer.measure.lines import NAME, LineError, ProblemKind, parse_header, parse_key, parse_line, shown
-from observer.measure.rows import Rows, Structures
-from observer.measure.shape import Limits
+from observer.measure.lines import NAME, LineError, ProblemKind, parse_key, parse_line, shown
+from observer.measure.outline import Heading, Memory
+from observer.measure.rows import Rows
+from observer.measure.together import Segment, read_together
 from observer.measure.words import Indices, special_lines
 from router_contract.readings import Problem
 
@@ -29,107 +30,8 @@ _SUFFIXES = {
     "untyped": ("",),
     "unknown": ("",),
 }
-_DECLARED = re.compile(
-    # Both lines of one family, whole, as most programs write them: what does not match is read line by line.
-    rb"^# HELP ([a-zA-Z_:][a-zA-Z0-9_:]*) [^\n]*\n# TYPE \1 ([a-z]+)$",
-    re.MULTILINE,
-)
 _UNDECLARED = ("", "_bucket", "_sum", "_count", "_created")
 _BASES = ("_bucket", "_sum", "_count", "_created", "_total", "_info", "_gcount", "_gsum")
-
-
-class Heading(msgspec.Struct, frozen=True):
-    """A metadata line as the walk needs it.
-
-    ``passed`` is what proves that a sample line is of this unwanted family: the bare name where no wanted name begins
-    with it or it with a wanted one, else ``name{``.
-    """
-
-    family: str
-    wanted: bool
-    passed: bytes
-
-
-class Outline(msgspec.Struct, frozen=True, kw_only=True):
-    """What all comment and blank lines of a body say together.
-
-    ``headings`` stand beside the special lines, ``None`` for any other; ``faults`` are ``(family, what, place)``.
-    """
-
-    special: list[bytes]
-    headings: list[Heading | None]
-    types: dict[str, str]
-    faults: tuple[tuple[str, str, int], ...]
-    samples: frozenset[int]
-    ended: bool
-
-
-class Memory:
-    """What the passes of one reader remember: checked structures, and the outline of the last body. Bounded."""
-
-    def __init__(self, wanted: frozenset[str], limits: Limits) -> None:
-        self.wanted = wanted
-        self.limits = limits
-        self.names = Wanted(wanted)
-        self.structures = Structures(limits.labels, limits.line_bytes, limits.label_value)
-        self._last: Outline | None = None
-
-    def outline(self, special: list[bytes]) -> Outline:
-        """The outline of a body's special lines; programs repeat the same ones in every body."""
-        if self._last is None or self._last.special != special:
-            self._last = self._read_outline(special)
-        return self._last
-
-    def _read_outline(self, special: list[bytes]) -> Outline:
-        """The outline of new special lines. Nearly every body has a HELP and a TYPE line of each family, no others."""
-        found = _DECLARED.findall(b"\n".join(special))
-        types = {name.decode(): kind.decode() for name, kind in found}
-        if 2 * len(found) != len(special) or len(types) != len(found):
-            return self._read_each(special)
-        pairs = map(self._heading, types)
-        headings: list[Heading | None] = [heading for heading in pairs for _ in range(2)]
-        return Outline(special=special, headings=headings, types=types, faults=(), samples=frozenset(), ended=False)
-
-    def _read_each(self, special: list[bytes]) -> Outline:
-        headings: list[Heading | None] = []
-        types: dict[str, str] = {}
-        faults: list[tuple[str, str, int]] = []
-        samples: set[int] = set()
-        last: Heading | None = None
-        ended = False
-        for place, line in enumerate(special):
-            text = line.strip()
-            header = parse_header(text) if text[:1] == b"#" else None
-            if header is None:
-                headings.append(None)
-                ended = text == b"# EOF" or (ended and not text)
-                if text and text[:1] != b"#":
-                    samples.add(place)
-                continue
-            keyword, family, rest = header
-            if last is None or last.family != family:
-                last = self._heading(family)
-            headings.append(last)
-            declared = types.setdefault(family, "")
-            if keyword == b"TYPE":
-                kind = rest.decode("utf-8", "replace").lower()
-                types[family] = declared or kind
-                if not kind or declared not in {"", kind}:
-                    faults.append((family, f"TYPE is {kind!r}, before it was {declared!r}", place))
-        return Outline(
-            special=special,
-            headings=headings,
-            types=types,
-            faults=tuple(faults),
-            samples=frozenset(samples),
-            ended=ended,
-        )
-
-    def _heading(self, family: str) -> Heading:
-        name = family.encode()
-        wanted = family in self.wanted
-        apart = not wanted and not self.names.touches(name)
-        return Heading(family, wanted, name if apart else name + b"{")
 
 
 class Scan:
@@ -139,20 +41,32 @@ class Scan:
     """
 
     def __init__(self, body: bytes, starts: Indices, memory: Memory) -> None:
-        self.lines = body.split(b"\n")
-        self.lines.pop()
+        self.body = body
+        self.starts = starts
+        self._edges: list[int] = starts.tolist()
+        self.count = len(starts) - 1
         self.special = special_lines(body, starts)
         self.memory = memory
-        self.outline = memory.outline([self.lines[index] for index in self.special])
+        self.outline = memory.outline([self.line(index) for index in self.special])
         self.types = self.outline.types
         self.rows: dict[str, Rows] = {}
         self.broken: dict[str, Problem] = {}
         self.notes: list[Problem] = []
-        self.samples = len(self.lines) - len(self.special) + len(self.outline.samples)
+        self.samples = self.count - len(self.special) + len(self.outline.samples)
         self.truncated = False
         self.gaps: list[tuple[int, int, bytes]] = []
+        self._read: dict[int, Rows] = {}
         self._heading: Heading | None = None
         self._owner: str | None = None
+
+    @cached_property
+    def lines(self) -> list[bytes]:
+        """Every line of the body, without its newline. Most bodies are read without them."""
+        return self.body.split(b"\n")[:-1]
+
+    def line(self, index: int) -> bytes:
+        """One line without its newline."""
+        return self.body[self._edges[index] : self._edges[index + 1] - 1]
 
     def run(self, *, closed: bool) -> None:
         """Walk the body: metadata is known (a sample's family can depend on a later TYPE line), now every line.
@@ -161,6 +75,7 @@ class Scan:
         """
         for family, what, place in self.outline.faults:
             self._break(family, ProblemKind.MALFORMED, what, self.special[place])
+        self._read = self._read_plain()
         cursor = 0
         for place, (index, heading) in enumerate(zip(self.special, self.outline.headings, strict=True)):
             if cursor < index:
@@ -173,8 +88,8 @@ class Scan:
                     self._break(heading.family, ProblemKind.INTERLEAVED, "declared again after its samples", index)
             elif place in self.outline.samples:
                 self._give(self._owner_at(index), index, cursor)
-        if cursor < len(self.lines):
-            self._segment(cursor, len(self.lines))
+        if cursor < self.count:
+            self._segment(cursor, self.count)
         if not closed:
             self._check_end()
         for family, rows in self.rows.items():
@@ -182,12 +97,12 @@ class Scan:
 
     def _segment(self, first: int, last: int) -> None:
         """Lines that begin with a name, with no metadata between them. Most segments are of the current family."""
-        block, heading = self.lines[first:last], self._heading
+        heading = self._heading
         if heading is not None:
             if heading.wanted:
-                if self._take(heading.family, first, block):
+                if self._take(heading.family, first, last):
                     return
-            elif all(map(bytes.startswith, block, repeat(heading.passed))):
+            elif self._all_begin(first, last, heading.passed):
                 self.gaps.append((first, last, heading.passed))
                 self._owner = None
                 return
@@ -199,9 +114,41 @@ class Scan:
                 start, owner = index, following
         self._give(owner, start, last)
 
+    def _read_plain(self) -> dict[int, Rows]:
+        """The rows of segments of wanted families, by their first line: those that are as they were, those that are plain.
+
+        What is not among them is read line by line.
+        """
+        limits, known = self.memory.limits, self.memory.structures
+        long = np.flatnonzero(np.diff(self.starts) > min(limits.line_bytes, limits.label_value)).tolist()
+        found: dict[int, Rows] = {}
+        fresh: list[Segment] = []
+        for family, first, last in self._wanted_segments():
+            if last - first > limits.family_series or any(first <= index < last for index in long):
+                continue
+            text = self.body[self._edges[first] : self._edges[last] - 1]
+            rows = Rows.repeated(family, first, last, text, known)
+            if rows is None:
+                fresh.append(Segment(family, first, last, text))
+            else:
+                found[first] = rows
+        return found | read_together(fresh, known)
+
+    def _wanted_segments(self) -> Iterator[tuple[str, int, int]]:
+        """``(family, first line, last + 1)`` of what stands between two special lines under a wanted family's metadata."""
+        heading: Heading | None = None
+        for (index, after), here in zip(pairwise([*self.special, self.count]), self.outline.headings, strict=True):
+            heading = here or heading
+            if heading is not None and heading.wanted and index + 1 < after:
+                yield heading.family, index + 1, after
+
+    def _all_begin(self, first: int, last: int, text: bytes) -> bool:
+        begin, end = self._edges[first], self._edges[last] - 1
+        return self.body.startswith(text, begin) and self.body.count(b"\n" + text, begin, end) == last - first - 1
+
     def _owner_at(self, index: int) -> str | None:
         """The wanted family of the sample line at an index, as far as its name can be read."""
-        line = self.lines[index]
+        line = self.line(index)
         found = NAME.match(line, len(line) - len(line.lstrip()))
         if found is not None:
             return self._family_of(found[0].decode())
@@ -227,12 +174,12 @@ class Scan:
         suffixes = _SUFFIXES.get(self.types.get(family, ""), _UNDECLARED)
         return name.startswith(family) and name[len(family) :] in suffixes
 
-    def _take(self, family: str, first: int, block: list[bytes]) -> bool:
+    def _take(self, family: str, first: int, last: int) -> bool:
         """Take a segment as samples of one family; False, and nothing taken, where a closer look is needed."""
-        if len(block) > self.memory.limits.family_series:
+        if last - first > self.memory.limits.family_series:
             return False
         try:
-            rows = Rows.read(family, block, first, self.memory.structures)
+            rows = self._read.get(first) or Rows.read(family, self.lines[first:last], first, self.memory.structures)
         except LineError:
             return False
         if not all(self._allows(family, name) for name in rows.names):
@@ -243,7 +190,7 @@ class Scan:
     def _give(self, family: str | None, first: int, last: int) -> None:
         """Lines whose family is known go there, or break it."""
         if family is None:
-            self.gaps += [(index, index + 1, _known_text(self.lines[index])) for index in range(first, last)]
+            self.gaps += [(index, index + 1, _known_text(self.line(index))) for index in range(first, last)]
             self._owner = None
             return
         try:
@@ -301,8 +248,8 @@ class Scan:
         Only the end of OpenMetrics and a readable line that nobody wants can be taken for whole. A comment has no number
         to lose, so it costs the family that it names and leaves the one before it, whose lines all ended, as it is.
         """
-        index = len(self.lines) - 1
-        line = self.lines[index]
+        index = self.count - 1
+        line = self.line(index)
         owner = self._owner_at(index)
         open_family = self._heading.family if self._heading is not None else None
         if line.lstrip()[:1] == b"#":

@@ -29,6 +29,7 @@ _LEADS[[ord(char) for char in "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVW
 # Of a word with one byte that is 1: which byte that is, in the topmost byte of the product.
 _PLACE: Final = np.uint64(0x0001020304050607)
 _TOP: Final = np.uint64(56)
+_ONE: Final = np.uint64(1)
 # Eight ASCII digits of a word, the first in its lowest byte: pairs, then fours, then all in two products.
 _DIGITS: Final = np.uint64(0x3030303030303030)
 _PAST_NINE: Final = np.uint64(0x7676767676767676)
@@ -49,17 +50,22 @@ _LAST: Final = np.array([0, *((1 << 64) - (1 << 64 - 8 * count) for count in ran
 def line_starts(body: bytes) -> Indices:
     """The offset of each line of a body that ends in a newline, and the body's length as the last element."""
     size = len(body)
-    newlines = np.zeros(-(-size // WORD) * WORD, np.bool_)
+    newlines = np.empty(-(-size // WORD) * WORD, np.bool_)
     np.equal(np.frombuffer(body, np.uint8), ord("\n"), out=newlines[:size])
+    newlines[size:] = False
     # Most words have no newline and nearly all others one, so few words are looked at any further.
     words = newlines.view("<u8")
-    places = np.flatnonzero(words.view(np.int64) != 0)
-    found = words[places]
-    if bool((found & (found - np.uint64(1))).any()):
-        ends = np.flatnonzero(newlines)
+    ends = words.astype(np.bool_).nonzero()[0]
+    found = words[ends]
+    if np.count_nonzero(found & (found - _ONE)):
+        ends = newlines.nonzero()[0]
     else:
-        ends = (places << 3) + ((found * _PLACE) >> _TOP).astype(np.int64)
-    starts = np.zeros(len(ends) + 1, np.int64)
+        found *= _PLACE
+        found >>= _TOP
+        ends <<= 3
+        ends += found.view(np.int64)
+    starts = np.empty(len(ends) + 1, np.int64)
+    starts[0] = 0
     np.add(ends, 1, out=starts[1:])
     return starts
 
@@ -145,10 +151,10 @@ def numbers_at(body: bytes, begins: Indices, ends: Indices) -> Floats | None:
     counts = ends - begins
     # Programs write counts as 12 or as 12.0.
     pointed = (digits >> _SIX_BYTES) == _POINT_ZERO
-    if pointed.any():
-        shifted = (digits << _TWO_BYTES) | (pairs[:, 0] >> _SIX_BYTES)
-        digits = np.where(pointed, shifted, digits)
-        counts -= pointed * 2
+    shifted = digits << _TWO_BYTES
+    shifted |= pairs[:, 0] >> _SIX_BYTES
+    np.copyto(digits, shifted, where=pointed)
+    counts -= pointed.view(np.int8) << 1
     digits ^= _DIGITS
     known = _LAST.take(counts, mode="clip")
     digits &= known

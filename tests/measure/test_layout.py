@@ -204,13 +204,13 @@ def test_a_bare_word_that_becomes_a_wanted_name_is_seen():
 
 def test_what_is_remembered_is_bounded(monkeypatch):
     monkeypatch.setattr("observer.measure.layout._WINDOWS_KEPT", 2)
-    monkeypatch.setattr("observer.measure.rows._KINDS_KEPT", 2)
+    monkeypatch.setattr("observer.measure.together._WHOLES_KEPT", 2)
     monkeypatch.setattr("observer.measure.rows._STRUCTURES_KEPT", 1)
     reader = Reader(["a", "b"])
     for number in range(6):
         agree(reader, b'a{x="%d"} 1\nb{y="1"} 2\nc%d 1\nd%d{x="1"} 2\n' % (number, number, number))
     assert len(reader._memory.names._windows) <= 2
-    assert len(reader._memory.structures.kinds) <= 4
+    assert len(reader._memory.structures.wholes) <= 2
     assert len(reader._memory.structures.names) == 1
 
 
@@ -331,7 +331,7 @@ def test_lines_of_few_kinds_are_read_as_each_line_by_itself(blocks):
         body = HEAD + b"".join(block)
         found = outcome(reader, body)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("observer.measure.rows.Rows._alike", lambda *_: False)
+            patch.setattr("observer.measure.scan.read_together", lambda *_: {})
             assert found == outcome(slow, body)
 
 
@@ -362,5 +362,5 @@ def test_pairs_of_headers_are_read_as_each_line_by_itself(lines):
     body = b"".join(lines)
     found = outcome(Reader(["a", "b"], layouts=0), body)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("observer.measure.scan._DECLARED", re.compile(rb"\A\Zx"))
+        patch.setattr("observer.measure.outline._DECLARED", re.compile(rb"\A\Zx"))
         assert found == outcome(Reader(["a", "b"], layouts=0), body)
