@@ -17,7 +17,10 @@ from router_contract.verdicts import Condition
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """What one deployment is judged by in a pass, as it was when the pass began; ``records`` are those of all targets."""
+    """What one deployment is judged by in a pass, as it was when the pass began.
+
+    ``records`` are those of all targets, ``probes`` the last of each of its members by UID.
+    """
 
     deployment: Deployment
     facts: PlatformFacts
@@ -26,7 +29,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     extra: tuple[Condition, ...]
     streams: tuple[KvStreamSummary, ...]
     records: Mapping[TargetKey, Record]
-    probes: Mapping[tuple[DeploymentKey, str], MemberProbe]
+    probes: Mapping[str, MemberProbe]
 
 
 def members_of(deployment: Deployment) -> Iterator[Member]:

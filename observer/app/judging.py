@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import is_
 
 import msgspec
 
 from observer import evidence
+from observer.app.case import Case, Verdict
 from observer.app.convergence_times import ConvergenceTimes
 from observer.app.held import Held, key_of, members_of
 from observer.collect.api_probe import engine_members
 from observer.collect.router_view import router_members
 from observer.fleet import Record
-from observer.judge.inflight import router_inflight
-from observer.judge.judgement import judge, with_verdicts
-from observer.judge.standing import Standing, answers, rank_progress, refused_since_answer
+from observer.judge.judgement import with_verdicts
 from observer.settings import Settings
 from observer.store import Store
-from router_contract.judging import (
-    DeploymentInputs,
-    Judged,
-    JudgePolicy,
-    MemberEvidence,
-    MembershipProof,
-    Stored,
-)
+from router_contract.judging import Judged, JudgePolicy, MembershipProof, Stored
 from router_contract.kv_streams import KvStreamSummary
 from router_contract.platform_facts import PlatformFacts
 from router_contract.probes import MemberProbe
 from router_contract.readings import Instant
 from router_contract.router_views import CircuitReading, EndpointSeries, RouterView, ViewFailed
-from router_contract.status import RankStall
 from router_contract.targets import Component, Deployment, DeploymentKey, Member, TargetKey
 from router_contract.verdicts import Condition, DeploymentReport
 
@@ -62,22 +52,10 @@ _AWAITED_SECONDS = 10.0
 """The least time for which evidence is awaited, however short the periods are."""
 
 
-class _Verdict(msgspec.Struct, frozen=True):
-    inputs: DeploymentInputs
-    judged: Judged
-    stalls: tuple[RankStall, ...]
-
-
-def stalls(inputs: DeploymentInputs, now: Instant, policy: JudgePolicy) -> tuple[RankStall, ...]:
-    """How long each rank of the members that answer now has stood still with work in hand; nothing of the others."""
-    found = []
-    for member in inputs.members:
-        for rank in member.ranks if answers(member, now, policy) and not refused_since_answer(member) else ():
-            standing, _, seconds = rank_progress(rank, member, now, policy)
-            if standing is not Standing.UNKNOWN and seconds is not None:
-                still = 0.0 if standing is Standing.IDLE else seconds
-                found.append(RankStall(uid=member.uid, rank=rank.rank, seconds=still))
-    return tuple(found)
+_NO_FACTS = PlatformFacts()
+_NO_PROBES: Mapping[str, MemberProbe] = {}
+_NOTHING = Stored()
+"""What is kept of a deployment that was never judged."""
 
 
 class Judging:
@@ -90,14 +68,15 @@ class Judging:
         self._streams = streams
         self._policy = policy_of(settings)
         self._extra = extra
-        self._probes: dict[tuple[DeploymentKey, str], MemberProbe] = {}
+        self._probes: dict[DeploymentKey, dict[str, MemberProbe]] = {}
         self._views: dict[DeploymentKey, dict[str, tuple[RouterView | None, ViewFailed | None]]] = {}
-        self._members: dict[tuple[DeploymentKey, str], MemberEvidence] = {}
-        self._sources: dict[tuple[DeploymentKey, str], tuple[object, ...]] = {}
+        self._shown_views: dict[DeploymentKey, tuple[RouterView | ViewFailed, ...]] = {}
+        self._cases: dict[DeploymentKey, Case] = {}
+        self._known: tuple[Deployment, ...] = ()
+        self._untidy = False
         self._stored: dict[DeploymentKey, Stored] = {}
         self._awaited: dict[DeploymentKey, Instant | None] = {}
         self._patience = max(_AWAITED_PERIODS * settings.scrape.period + settings.scrape.timeout, _AWAITED_SECONDS)
-        self._verdicts: dict[DeploymentKey, _Verdict] = {}
         self._times = ConvergenceTimes()
         self._facts: dict[DeploymentKey, PlatformFacts] = {}
         self._proofs: dict[DeploymentKey, MembershipProof] = {}
@@ -105,16 +84,21 @@ class Judging:
 
     def on_probe(self, probe: MemberProbe) -> None:
         """An engine's API told something."""
-        self._probes[probe.deployment, probe.uid] = probe
+        of = self._probes.setdefault(probe.deployment, {})
+        self._untidy = self._untidy or probe.uid not in of
+        of[probe.uid] = probe
 
     def on_view(self, key: DeploymentKey, view: RouterView | ViewFailed) -> None:
         """A router's view was read, or could not be."""
         pods = self._views.setdefault(key, {})
+        self._untidy = self._untidy or view.pod_uid not in pods
+        self._shown_views.pop(key, None)
         good, _ = pods.get(view.pod_uid, (None, None))
         pods[view.pod_uid] = (view, None) if isinstance(view, RouterView) else (good, view)
 
     def on_proof(self, key: DeploymentKey, proof: MembershipProof) -> None:
         """A deployment's Pods were listed uncached, or that failed."""
+        self._untidy = self._untidy or key not in self._proofs
         self._proofs[key] = proof
 
     def set_facts(self, facts: Mapping[DeploymentKey, PlatformFacts]) -> None:
@@ -128,6 +112,7 @@ class Judging:
         find nothing known and write our own restart into its history. Without a restart (a replay that begins in the
         middle) nothing is awaited.
         """
+        self._untidy = True
         self._stored[key] = stored
         if restarted:
             self._awaited[key] = None
@@ -142,16 +127,21 @@ class Judging:
 
     def probes(self) -> tuple[MemberProbe, ...]:
         """The last probe of each engine."""
-        return tuple(self._probes.values())
+        return tuple(probe for of in self._probes.values() for probe in of.values())
 
     def views(self, key: DeploymentKey) -> tuple[RouterView | ViewFailed, ...]:
         """The last view and the last failure of each router Pod of a deployment."""
-        return tuple(each for pair in self._views.get(key, {}).values() for each in pair if each is not None)
+        if key not in self._shown_views:
+            pods = self._views.get(key, {})
+            self._shown_views[key] = tuple(each for pair in pods.values() for each in pair if each is not None)
+        return self._shown_views[key]
 
     def forget(self, key: DeploymentKey) -> None:
         """Another deployment takes this name: nothing that was judged or told of the earlier one is its own."""
-        for table in (self._views, self._stored, self._verdicts, self._awaited, self._proofs):
+        for table in (self._views, self._shown_views, self._stored, self._awaited, self._proofs):
             table.pop(key, None)
+        if key in self._cases:
+            self._cases[key].forget()
         self._times.forget(key)
 
     def circuits(self, key: DeploymentKey, member: Member) -> CircuitReading | None:
@@ -173,29 +163,34 @@ class Judging:
         What was read of all of them is held fast before this returns, so what comes while the pass rests belongs to the
         next one, and the verdicts are those of a pass in one go.
         """
-        deployments = {deployment.key: deployment for deployment in self._store.deployments()}
-        self._forget(deployments)
-        records, probes = self._store.by_key(), dict(self._probes)
-        held = [self._hold(each, now, records, probes) for each in deployments.values() if not self._awaits(each, now)]
+        deployments = self._store.deployments()
+        if self._untidy or deployments != self._known:
+            self._forget({deployment.key: deployment for deployment in deployments})
+        self._known, self._untidy = deployments, False
+        records = self._store.by_key()
+        held = [self._hold(each, now, records) for each in deployments if not self._awaits(each, now)]
         return self._judge_each(held, now)
 
     def _judge_each(self, held: Iterable[Held], now: Instant) -> Iterator[None]:
         for each in held:
             key = each.deployment.key
-            if key not in self._store.keys():  # noqa: SIM118 - a method: it left while the pass rested
+            if self._store.deployment(key) is None:  # it left while the pass rested
                 continue
-            inputs = self._inputs(each, now)
-            before = self._stored.get(key, Stored())
-            judged = judge(inputs, before, now, self._policy)
-            self._times.add(key, before, judged)
-            self._stored[key] = judged.stored
-            self._verdicts[key] = _Verdict(inputs, judged, stalls(inputs, now, self._policy))
+            case = self._cases.get(key)
+            if case is None:
+                case = self._cases[key] = Case(self._policy)
+            before = self._stored.get(key, _NOTHING)
+            judged = case.judge(each, before, now)
+            if judged is not None:
+                self._times.add(key, before, judged)
+                # equal memory stays the very same, which is how a case knows it again
+                self._stored[key] = before if case.settled else judged.stored
             yield
         self.last_pass = now
 
     def add_verdicts(self, report: DeploymentReport) -> DeploymentReport:
         """A report with what the last pass said; before the first one, with what that waits for."""
-        verdict = self._verdicts.get(report.key)
+        verdict = self._verdict(report.key)
         if verdict is None:
             return msgspec.structs.replace(report, awaiting=self._awaiting(report))
         shown = with_verdicts(report, verdict.inputs, verdict.judged)
@@ -207,8 +202,12 @@ class Judging:
 
     def judged(self, key: DeploymentKey) -> Judged | None:
         """What the last pass said of a deployment, ``None`` before its first."""
-        verdict = self._verdicts.get(key)
+        verdict = self._verdict(key)
         return None if verdict is None else verdict.judged
+
+    def _verdict(self, key: DeploymentKey) -> Verdict | None:
+        case = self._cases.get(key)
+        return None if case is None else case.verdict()
 
     def settled(self, deployment: Deployment, seconds: float) -> bool:
         """Whether a deployment's first evidence is in, or was awaited long enough in so many ``seconds``.
@@ -219,10 +218,8 @@ class Judging:
 
     def ready_replicas(self, key: DeploymentKey) -> int | None:
         """How many whole replicas were ready at the last pass; ``None`` while one role's count is not known."""
-        verdict = self._verdicts.get(key)
-        counts = [role.ready for role in verdict.judged.roles] if verdict is not None else [None]
-        known = [count for count in counts if count is not None]
-        return sum(known) if len(known) == len(counts) else None
+        case = self._cases.get(key)
+        return None if case is None else case.ready
 
     def _awaits(self, deployment: Deployment, now: Instant) -> bool:
         """Whether a deployment with stored state still awaits the evidence that it had before."""
@@ -255,7 +252,7 @@ class Judging:
     def _missing(self, deployment: Deployment) -> tuple[str, ...]:
         """Which first reads are still awaited, in words with their numbers."""
         records = [self._store.record(target.key) for target in deployment.targets()]
-        probes = [self._probes.get((each.deployment, each.member.uid)) for each in engine_members((deployment,))]
+        probes = [self._probes.get(each.deployment, {}).get(each.member.uid) for each in engine_members((deployment,))]
         pods = self._views.get(deployment.key, {})
         views = [pods.get(each.member.uid, (None, None)) for each in router_members((deployment,))]
         counts = {
@@ -266,75 +263,31 @@ class Judging:
         return tuple(f"{name} {sum(of)} of {len(of)}" for name, of in counts.items() if not all(of))
 
     def _forget(self, deployments: dict[DeploymentKey, Deployment]) -> None:
-        for table in (self._views, self._stored, self._verdicts, self._awaited, self._proofs):
+        tables = (self._views, self._shown_views, self._stored, self._cases, self._awaited, self._proofs, self._probes)
+        for table in tables:
             for key in [key for key in table if key not in deployments]:
                 del table[key]
                 self._times.forget(key)
-        alive = {
-            (key, member.uid)
-            for key, deployment in deployments.items()
-            for role in deployment.roles
-            for member in role.members()
-        }
-        self._probes = {key: probe for key, probe in self._probes.items() if key in alive}
-        self._members = {key: member for key, member in self._members.items() if key in alive}
-        self._sources = {key: sources for key, sources in self._sources.items() if key in alive}
+        for key, probes in self._probes.items():
+            alive = {member.uid for member in members_of(deployments[key])}
+            self._probes[key] = {uid: probe for uid, probe in probes.items() if uid in alive}
         for key, pods in self._views.items():
             router = deployments[key].router
             uids = {member.uid for member in router.members} if router is not None else set()
             for uid in [uid for uid in pods if uid not in uids]:
                 del pods[uid]
+                self._shown_views.pop(key, None)
 
-    def _hold(
-        self,
-        deployment: Deployment,
-        now: Instant,
-        records: Mapping[TargetKey, Record],
-        probes: Mapping[tuple[DeploymentKey, str], MemberProbe],
-    ) -> Held:
+    def _hold(self, deployment: Deployment, now: Instant, records: Mapping[TargetKey, Record]) -> Held:
         """What a deployment is judged by. Only what is cheap for a thousand deployments is worked out here."""
         key = deployment.key
         return Held(
             deployment=deployment,
-            facts=self._facts.get(key, PlatformFacts()),
-            views=tuple(each for pair in self._views.get(key, {}).values() for each in pair if each is not None),
+            facts=self._facts.get(key, _NO_FACTS),
+            views=self.views(key),
             proof=self._proofs.get(key),
             extra=tuple(self._extra(deployment, now)) if self._extra is not None else (),
             streams=tuple(self._streams(key)) if self._streams is not None else (),
             records=records,
-            probes=probes,
+            probes=dict(self._probes.get(key, _NO_PROBES)),
         )
-
-    def _inputs(self, held: Held, now: Instant) -> DeploymentInputs:
-        deployment, records = held.deployment, held.records
-        key = deployment.key
-        before = {member.uid: self._members.get((key, member.uid)) for member in members_of(deployment)}
-        seen = [self._seen(held, member, before[member.uid]) for member in members_of(deployment)]
-        read = [(target.member, records.get(target.key)) for target in deployment.targets()]
-        inputs = DeploymentInputs(
-            deployment=deployment,
-            facts=held.facts,
-            members=tuple(seen),
-            views=held.views,
-            proof=held.proof,
-            freshness=evidence.freshness(((name, record) for name, record in read if record is not None), now),
-            extra=held.extra,
-        )
-        inflight = router_inflight(inputs, now, self._policy)
-        dialable = evidence.events_dialable(held.streams, now)
-        members = tuple(evidence.with_told(each, before[each.uid], inflight, dialable, now) for each in seen)
-        inputs = msgspec.structs.replace(inputs, members=members)
-        self._members |= {(key, each.uid): each for each in inputs.members}
-        return inputs
-
-    def _seen(self, held: Held, member: Member, before: MemberEvidence | None) -> MemberEvidence:
-        """A member's evidence; that of the pass before while nothing new was seen or told of it."""
-        deployment = held.deployment
-        at = deployment.key, member.uid
-        record, probe = held.records.get(key_of(deployment.key, member, Component.ENGINE)), held.probes.get(at)
-        sources = (member, record, probe, deployment.model)
-        known = self._sources.get(at)
-        if before is not None and known is not None and all(map(is_, sources, known)):
-            return before
-        self._sources[at] = sources
-        return evidence.member_evidence(member, record, before, probe, deployment.model)

@@ -13,25 +13,36 @@ from router_contract.verdicts import Condition, Status
 LAG_KEY = "observedGeneration"
 
 
+def fresh_word(oldest: float | None, never: int, known: int, policy: JudgePolicy) -> tuple[Status, str]:
+    """The word of `metrics_fresh` from the ``oldest`` age of the ``known`` targets and how many were ``never`` read."""
+    if not never and not known:
+        return Status.UNKNOWN, "NoTarget"
+    if oldest is not None and oldest > policy.fresh_within:
+        return Status.FALSE, "Stale"
+    return (Status.UNKNOWN, "NeverRead") if never else (Status.TRUE, "Fresh")
+
+
 def metrics_fresh(freshness: Sequence[TargetFreshness], policy: JudgePolicy) -> Condition:
     """The worst expected target decides: False/Stale, then Unknown/NeverRead, then True/Fresh. Unknown has no number."""
-    kind = "MetricsFresh"
-    if not freshness:
-        return say(kind, Status.UNKNOWN, "NoTarget", "nothing is expected to be read")
     known = [(item.age, item) for item in freshness if item.age is not None]
-    stale = sorted(((age, item.name, item.detail) for age, item in known if age > policy.fresh_within), reverse=True)
-    if stale:
+    never = [item for item in freshness if item.age is None]
+    status, reason = fresh_word(max((age for age, _ in known), default=None), len(never), len(known), policy)
+    if reason == "NoTarget":
+        text = "nothing is expected to be read"
+    elif reason == "Stale":
+        stale = sorted(
+            ((age, item.name, item.detail) for age, item in known if age > policy.fresh_within), reverse=True
+        )
         age, name, detail = stale[0]
         expired = "expired" if age > policy.stale_after else "stale"
         why = f": {detail}" if detail else ", and no read of it has failed"
         text = f"{name} is {expired}{why} ({len(stale)} of {len(freshness)} targets are not fresh)"
-        return say(kind, Status.FALSE, "Stale", text)
-    never = [item for item in freshness if item.age is None]
-    if never:
+    elif reason == "NeverRead":
         detail = f": {never[0].detail}" if never[0].detail else ""
         text = f"{never[0].name} was never read{detail} ({len(never)} of {len(freshness)} targets)"
-        return say(kind, Status.UNKNOWN, "NeverRead", text)
-    return say(kind, Status.TRUE, "Fresh", f"{len(freshness)} of {len(freshness)} targets are fresh")
+    else:
+        text = f"{len(freshness)} of {len(freshness)} targets are fresh"
+    return say("MetricsFresh", status, reason, text)
 
 
 def lagging(inputs: DeploymentInputs) -> bool | None:

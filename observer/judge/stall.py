@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from observer.judge.standing import MemberStanding, Standing
 from router_contract.verdicts import Condition, Status
@@ -10,20 +10,32 @@ from router_contract.verdicts import Condition, Status
 TYPE = "EngineProgressing"
 
 
-def engine_progressing(standings: Sequence[MemberStanding]) -> Condition:
-    """False/Stalled names the stalled; else Unknown while any serving member is not known; else True.
+_KNOWN = frozenset({Standing.PROGRESSING, Standing.IDLE})
+
+
+def progress_word(standings: Iterable[Standing]) -> tuple[Status, str]:
+    """False/Stalled where one stands still; else Unknown while any serving member is not known; else True.
 
     Down, saturated and loading members are no stall: they are not observed to progress, so the answer is Unknown.
     """
-    stalled = [item for item in standings if item.standing is Standing.STALLED]
-    if stalled:
-        return _say(Status.FALSE, "Stalled", stalled)
-    known = [item for item in standings if item.standing in {Standing.PROGRESSING, Standing.IDLE}]
-    others = [item for item in standings if item not in known]
-    if others or not known:
-        return _say(Status.UNKNOWN, "NotObserved", others)
-    moving = [item for item in known if item.standing is Standing.PROGRESSING]
-    return _say(Status.TRUE, "Progressing", moving) if moving else _say(Status.TRUE, "Idle", ())
+    words = set(standings)
+    if Standing.STALLED in words:
+        return Status.FALSE, "Stalled"
+    if not words or not words <= _KNOWN:
+        return Status.UNKNOWN, "NotObserved"
+    return Status.TRUE, "Progressing" if Standing.PROGRESSING in words else "Idle"
+
+
+def engine_progressing(standings: Sequence[MemberStanding]) -> Condition:
+    """The condition, with the members that decide it."""
+    status, reason = progress_word(item.standing for item in standings)
+    wanted = {
+        "Stalled": {Standing.STALLED},
+        "NotObserved": frozenset(Standing) - _KNOWN,
+        "Progressing": {Standing.PROGRESSING},
+        "Idle": frozenset[Standing](),
+    }[reason]
+    return _say(status, reason, [item for item in standings if item.standing in wanted])
 
 
 def _say(status: Status, reason: str, items: Sequence[MemberStanding]) -> Condition:

@@ -183,32 +183,59 @@ def _progress(evidence: MemberEvidence, now: Instant, policy: JudgePolicy) -> tu
     results = [rank_progress(rank, evidence, now, policy) for rank in evidence.ranks]
     if not results:
         return Standing.UNKNOWN, "answers, and no progress series was read", None
-    for wanted in (Standing.STALLED, Standing.UNKNOWN, Standing.PROGRESSING, Standing.IDLE):
+    for wanted in WORST_FIRST:
         for standing, detail, seconds in results:
             if standing is wanted:
                 return standing, detail, seconds
     return Standing.UNKNOWN, "", None
 
 
-def rank_progress(
+def rank_standing(
     rank: RankEvidence, of: MemberEvidence, now: Instant, policy: JudgePolicy
-) -> tuple[Standing, str, float | None]:
-    """One rank of a member: work present and no progress counter moved for the stall time is Stalled.
+) -> tuple[Standing, float | None]:
+    """One rank's word and for how many seconds it has been so; ``None`` with Unknown.
 
     The clock starts at the latest of: the work's arrival, the last movement, the first read after a reset. Requests
     that only routers count belong to a rank where the member has a single one.
     """
     if rank.watched_since is None:
-        return Standing.UNKNOWN, f"rank {rank.rank}: no progress counter was read twice", None
-    inflight = of.router_inflight if len(of.ranks) == 1 else None
-    if not (rank.work or inflight):
+        return Standing.UNKNOWN, None
+    if not (rank.work or _inflight(of)):
         if rank.work is None:
-            return Standing.UNKNOWN, f"rank {rank.rank}: whether it has work is not known", None
-        return Standing.IDLE, f"rank {rank.rank}: no work", age(rank.moved_at or rank.watched_since, now)
-    arrived = rank.work_since if rank.work else of.inflight_since
-    starts = [at.mono for at in (rank.moved_at, rank.watched_since, arrived) if at is not None]
-    still = max(0.0, now.mono - max(starts))
-    if still >= policy.stall_after:
-        who = requests(rank.work) if rank.work else f"{requests(inflight or 0.0)} at the router"
-        return Standing.STALLED, f"rank {rank.rank}: {who} and no progress for {still:.0f} s", still
-    return Standing.PROGRESSING, f"rank {rank.rank}: progress within {still:.0f} s", still
+            return Standing.UNKNOWN, None
+        return Standing.IDLE, age(rank.moved_at or rank.watched_since, now)
+    still = max(0.0, now.mono - still_since(rank, of, rank.watched_since))
+    return Standing.STALLED if still >= policy.stall_after else Standing.PROGRESSING, still
+
+
+def still_since(rank: RankEvidence, of: MemberEvidence, watched: Instant) -> float:
+    """Since when a rank with work has not moved, mono seconds; it is watched since ``watched``."""
+    arrived, since = rank.work_since if rank.work else of.inflight_since, watched.mono
+    if rank.moved_at is not None:
+        since = max(since, rank.moved_at.mono)
+    return since if arrived is None else max(since, arrived.mono)
+
+
+def _inflight(of: MemberEvidence) -> float | None:
+    return of.router_inflight if len(of.ranks) == 1 else None
+
+
+def rank_progress(
+    rank: RankEvidence, of: MemberEvidence, now: Instant, policy: JudgePolicy
+) -> tuple[Standing, str, float | None]:
+    """One rank of a member: work present and no progress counter moved for the stall time is Stalled."""
+    standing, seconds = rank_standing(rank, of, now, policy)
+    if rank.watched_since is None:
+        return standing, f"rank {rank.rank}: no progress counter was read twice", None
+    if standing is Standing.UNKNOWN:
+        return standing, f"rank {rank.rank}: whether it has work is not known", None
+    if standing is Standing.IDLE:
+        return standing, f"rank {rank.rank}: no work", seconds
+    if standing is Standing.STALLED:
+        who = requests(rank.work) if rank.work else f"{requests(_inflight(of) or 0.0)} at the router"
+        return standing, f"rank {rank.rank}: {who} and no progress for {seconds:.0f} s", seconds
+    return standing, f"rank {rank.rank}: progress within {seconds:.0f} s", seconds
+
+
+WORST_FIRST = (Standing.STALLED, Standing.UNKNOWN, Standing.PROGRESSING, Standing.IDLE)
+"""Which rank's word is its member's."""

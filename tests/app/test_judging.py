@@ -245,7 +245,7 @@ def test_what_nobody_saw_again_is_not_looked_at_again_and_stays_the_same() -> No
     again = [group.members for role in shown(kept, judging, 4.0).role_status for group in role.groups]
     kept, fresh = started(of)
     living(kept, fresh, of, 0.0, 4)
-    fresh._sources.clear()
+    fresh._cases[KEY]._due = {0, 1}
     fresh.judge_all(at(4))
     assert again == [group.members for role in shown(kept, fresh, 4.0).role_status for group in role.groups]
 

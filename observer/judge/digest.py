@@ -1,0 +1,130 @@
+"""What of the evidence decides anything that is remembered, and until when it stays so.
+
+A verdict tells ages and counts that change with every moment. What is kept of it for the next pass follows from far
+fewer facts: who answers, who moved, what routers select, which word each condition has. They are the digests here.
+Where judging found nothing new to keep, and every digest is still the same, one more pass would find nothing new either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import msgspec
+
+from observer.judge import conditions_ours as ours
+from observer.judge.conditions import lag_since
+from observer.judge.conditions_serving import router_ready
+from observer.judge.convergence import Selection
+from observer.judge.stall import progress_word
+from observer.judge.standing import WORST_FIRST, Standing, answers, rank_standing, refused_since_answer, still_since
+from router_contract.judging import DeploymentInputs, JudgePolicy, MemberEvidence, Stored
+from router_contract.readings import FailureKind, Instant
+from router_contract.router_views import RouterView, ViewFailed
+
+MARGIN = 1e-3
+"""Seconds around a threshold in which nothing is taken to hold: sums and differences of times may round apart."""
+
+
+class MemberDigest(msgspec.Struct, frozen=True):
+    """One member's part. ``until`` (mono seconds): from then on it must be made anew.
+
+    ``standing`` is one of Stalled, Progressing and Idle, or Unknown for every other word.
+    """
+
+    decides: tuple[object, ...]
+    standing: Standing
+    until: float
+
+
+def member_digest(evidence: MemberEvidence, now: Instant, policy: JudgePolicy) -> MemberDigest:
+    """The digest of one member's evidence at an instant."""
+    mono, within = now.mono, policy.answered_within
+    answering, refused = answers(evidence, now, policy), refused_since_answer(evidence)
+    until = math.inf
+    listed: bool | None = None
+    for at in (evidence.answered_at, evidence.health_at, evidence.listed_at):
+        if at is not None:
+            until = earlier(until, at.mono + within, mono)
+    if evidence.listed_at is not None and mono - evidence.listed_at.mono <= within:
+        listed = evidence.listed_model
+    standing = Standing.UNKNOWN
+    if answering and not refused:
+        standing, edge = _standing(evidence, now, policy)
+        until = min(until, edge)
+    decides = (
+        answering,
+        refused,
+        listed,
+        evidence.answered_at is None,
+        evidence.health_at is None,
+        evidence.failed_at is None,
+        evidence.failure is FailureKind.REFUSED and _failed_last(evidence),
+        evidence.incarnation,
+        [(rank.rank, rank.moved_at is not None) for rank in evidence.ranks],
+        evidence.families,
+        evidence.events_dialable,
+        evidence.first_seen,
+    )
+    return MemberDigest(decides, standing, until)
+
+
+def earlier(until: float, edge: float, mono: float) -> float:
+    """The earlier of a time and a threshold that ``mono`` has not surely passed."""
+    return min(until, edge - MARGIN) if mono <= edge + MARGIN else until
+
+
+def _failed_last(evidence: MemberEvidence) -> bool:
+    answered, failed = evidence.answered_at, evidence.failed_at
+    return answered is not None and failed is not None and failed.mono > answered.mono
+
+
+def _standing(evidence: MemberEvidence, now: Instant, policy: JudgePolicy) -> tuple[Standing, float]:
+    """The worst word of the ranks of a member that answers, and until when it stays by itself."""
+    words, until = set(), math.inf
+    for rank in evidence.ranks:
+        word = rank_standing(rank, evidence, now, policy)[0]
+        if rank.watched_since is not None and word in {Standing.PROGRESSING, Standing.STALLED}:
+            edge = still_since(rank, evidence, rank.watched_since) + policy.stall_after
+            until = earlier(until, edge, now.mono)
+        words.add(word)
+    return next((word for word in WORST_FIRST if word in words), Standing.UNKNOWN), until
+
+
+def deployment_digest(
+    inputs: DeploymentInputs,
+    selection: Selection,
+    standings: Iterable[Standing],
+    fresh: tuple[object, ...],
+    stored: Stored,
+    now: Instant,
+    policy: JudgePolicy,
+) -> tuple[object, ...]:
+    """What decides for the deployment beside its members; itself and its platform's facts are compared apart.
+
+    ``standings`` are of the members that `EngineProgressing` is about, ``fresh`` is the word of `MetricsFresh`. Of
+    ``inputs`` only the freshness of routers need be there.
+    """
+    proof, operator = inputs.proof, None
+    if inputs.facts.operator is not None:
+        operator = ours.operator_current(inputs, lag_since(inputs, stored, now), now, policy)
+    ready = router_ready(inputs, now, policy) if inputs.deployment.router is not None else None
+    return (
+        (selection.state, selection.valid, selection.selected, selection.refused),
+        proof,
+        proof is not None and now.mono - proof.at.mono > policy.proof_validity,
+        None if operator is None else (operator.status, operator.reason, operator.provenance),
+        None if ready is None else (ready.status, ready.reason, ready.provenance),
+        fresh,
+        progress_word(standings),
+        [(item.type, item.status, item.reason, item.provenance) for item in inputs.extra],
+    )
+
+
+def views_until(views: Iterable[RouterView | ViewFailed], now: Instant, policy: JudgePolicy) -> float:
+    """Until when (mono seconds) no view of these becomes too old."""
+    until = math.inf
+    for view in views:
+        if isinstance(view, RouterView):
+            until = earlier(until, view.read_at.mono + policy.view_validity, now.mono)
+    return until
