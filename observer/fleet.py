@@ -13,9 +13,9 @@ from types import MappingProxyType
 import msgspec
 
 from observer.measure.extract import Frame
-from observer.measure.histograms import merge, merge_windows
-from observer.measure.making import Maker
-from observer.measure.totals import added, onto
+from observer.measure.making import Made, Maker
+from observer.measure.merging import NOTHING, Counted, merged
+from observer.measure.totals import added
 from observer.measure.window import Chain
 from router_contract.readings import (
     Histogram,
@@ -47,7 +47,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     ``frame`` is the last good read, begun at ``read_at``; ``failure`` the last failed one. ``consecutive`` counts
     failures since the last good read. ``vocabulary`` is ``None`` for software that no table knows. ``as_read`` keeps
-    what `values` made of the last good read, by signal.
+    what was made of the last good read.
     """
 
     target: Target
@@ -63,7 +63,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     reads: int = 0
     failures: int = 0
     consecutive: int = 0
-    as_read: dict[Policy, dict[str, tuple[SignalValue, ...]]] = msgspec.field(default_factory=dict)
+    as_read: dict[Policy, Made] = msgspec.field(default_factory=dict)
 
 
 def read(record: Record, frame: Frame, chain: Chain, at: Instant, *, duration: float, body_bytes: int) -> Record:
@@ -105,25 +105,29 @@ def values(
 
     With ``signals`` only those, which are then the only ones made.
     """
+    return shown(record, now, policy, signals, merges=False)[0]
+
+
+def shown(
+    record: Record, now: Instant, policy: Policy, signals: frozenset[str] | None = None, *, merges: bool = True
+) -> tuple[tuple[SignalValue, ...], tuple[SignalValue, ...]]:
+    """`values`, and with ``merges`` the histograms of several label sets once more as one value each (see `merged`)."""
     if record.vocabulary is None:
-        return ()
+        return (), ()
     moment = moment_of(record, now, policy)
-    told = sources(record.vocabulary, record.version).items()
-    asked = told if signals is None else [item for item in told if item[0] in signals]
+    told = sources(record.vocabulary, record.version)
+    asked = told if signals is None else {name: told[name] for name in told if name in signals}
     if moment.state is State.MISSING or record.frame is None or record.read_at is None:
         code = _why_nothing(record)
-        return tuple(
-            SignalValue(signal=name, source=source, missing=code, window_missing=code) for name, source in asked
+        missing = (
+            SignalValue(signal=name, source=source, missing=code, window_missing=code) for name, source in asked.items()
         )
-    made = record.as_read.setdefault(policy, {})
-    maker = Maker(record.frame, record.chain, record.read_at, policy.span, policy.longest)
-    found: list[SignalValue] = []
-    for signal, source in asked:
-        of = made.get(signal)
-        if of is None:
-            of = made[signal] = maker.signal(signal, source)
-        found += of
-    return tuple(_aged(value, moment) for value in found)
+        return tuple(missing), ()
+    maker = Maker(record.frame, record.chain, record.read_at, moment, span=policy.span, longest=policy.longest)
+    made = record.as_read.get(policy)
+    if made is None:
+        made = record.as_read[policy] = Made()
+    return made.shown(maker, asked, merges=merges)
 
 
 def moment_of(record: Record, now: Instant, policy: Policy) -> Moment:
@@ -133,15 +137,6 @@ def moment_of(record: Record, now: Instant, policy: Policy) -> Moment:
     age = now.mono - record.read_at.mono
     state = State.FRESH if age <= policy.fresh else State.STALE if age <= policy.expire else State.MISSING
     return Moment(read=record.as_read, state=state, windows=age <= policy.longest, age_seconds=age)
-
-
-def _aged(value: SignalValue, moment: Moment) -> SignalValue:
-    """A value some time after its read. A window outlives `Policy.longest` no more than a value outlives its end."""
-    if value.missing is not None:
-        return msgspec.structs.replace(value, age_seconds=moment.age_seconds)
-    if not moment.windows and value.running_total is not None:
-        value = msgspec.structs.replace(value, window=None, window_missing=MissingCode.EXPIRED)
-    return msgspec.structs.replace(value, state=moment.state, age_seconds=moment.age_seconds)
 
 
 def _why_nothing(record: Record) -> MissingCode:
@@ -159,50 +154,6 @@ def sources(vocabulary: Vocabulary, version: str | None) -> Mapping[str, str]:
         if known is None or term.preference < known[0]:
             found[term.signal] = (term.preference, term.name)
     return {signal: name for signal, (_, name) in found.items()}
-
-
-Counted = Mapping[str, Histogram]
-"""By signal: what was ever counted, also by series and members that are gone now."""
-_NOTHING: Counted = MappingProxyType({})
-
-
-def merged(
-    found: Iterable[SignalValue], counted: Counted = _NOTHING, *, always: bool = False
-) -> tuple[SignalValue, ...]:
-    """The histograms of several label sets once more as one value each; of single ones too when ``always``.
-
-    The running totals are those of ``counted``, so that they do not fall when one of the label sets is missing. A
-    signal whose parts share no finite bound is left out.
-    """
-    parts: dict[str, list[SignalValue]] = {}
-    for value in found:
-        if value.histogram is not None:
-            parts.setdefault(value.signal, []).append(value)
-    made = (_merge(several, counted.get(signal)) for signal, several in parts.items() if always or len(several) > 1)
-    return tuple(value for value in made if value is not None)
-
-
-def _merge(several: list[SignalValue], counted: Histogram | None) -> SignalValue | None:
-    whole = merge([value.histogram for value in several if value.histogram is not None])
-    if whole is None:
-        return None
-    oldest = max(several, key=lambda value: value.age_seconds or 0.0)
-    windows = [value.window for value in several if value.window is not None]
-    window = merge_windows(windows)
-    total = onto(counted, whole.bounds) if counted is not None else None
-    return SignalValue(
-        signal=oldest.signal,
-        value=whole.count,
-        histogram=whole,
-        state=oldest.state,
-        age_seconds=oldest.age_seconds,
-        observed_at=oldest.observed_at,
-        source=oldest.source,
-        window=window,
-        window_missing=None if window is not None else several[0].window_missing,
-        running_total=total.count if total is not None else None,
-        running_histogram=total,
-    )
 
 
 def status(record: Record, now: Instant, next_due: float | None, *, shed: bool) -> TargetStatus:
@@ -254,11 +205,11 @@ def _no_table(record: Record) -> tuple[Problem, ...]:
 
 def totals(record: Record, signals: frozenset[str] | None = None) -> Counted:
     """The running totals of a target's histogram signals over all of its series, also those that are gone now."""
-    return _NOTHING if record.chain.totals is None else record.chain.totals.histograms(signals)
+    return NOTHING if record.chain.totals is None else record.chain.totals.histograms(signals)
 
 
 def counted(
-    records: Iterable[Record], departed: Counted = _NOTHING, signals: frozenset[str] | None = None
+    records: Iterable[Record], departed: Counted = NOTHING, signals: frozenset[str] | None = None
 ) -> dict[str, Histogram]:
     """By signal: what some targets have counted, whatever their state is now, and what was counted before them."""
     parts: dict[str, list[Histogram]] = {
@@ -302,7 +253,7 @@ def _roles(
             for value in target.values
             if value.histogram is not None
         ]
-        values = merged(found, counts.get(role.name, _NOTHING), always=True)
+        values = merged(found, counts.get(role.name, NOTHING), always=True)
         mismatched = sorted({value.signal for value in found} - {value.signal for value in values})
         roles.append(RoleMeasurement(name=role.name, values=values, mismatched=tuple(mismatched)))
     return tuple(roles)

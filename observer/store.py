@@ -18,10 +18,11 @@ from observer.fleet import Policy, Record, members, same_program
 from observer.last_read import LastRead
 from observer.measure.exposition import Limits, Reader
 from observer.measure.extract import Extractor, Frame, Unreadable
+from observer.measure.merging import Counted
 from observer.measure.packed import pack
 from observer.measure.window import Chain, ChainLimits
 from router_contract import catalog
-from router_contract.readings import Histogram, Instant, Moment, ScrapeFailed, SignalValue
+from router_contract.readings import Histogram, Instant, Moment, ScrapeFailed
 from router_contract.targets import Component, Deployment, DeploymentKey, Member, Target, TargetKey
 from router_contract.verdicts import DeploymentReport, TargetReport, TargetStatus
 from router_contract.vocabulary import Vocabulary
@@ -291,12 +292,13 @@ class Store:
         for target in deployment.targets() if deployment is not None else ():
             record = self._records.get(target.key)
             if record is not None:
-                self._values(record, now)
+                fleet.shown(record, now, self._policy)
+                self._kept(record)
             yield
 
     def _counts(
         self, deployment: Deployment, records: Iterable[Record], signals: frozenset[str] | None
-    ) -> dict[str, fleet.Counted]:
+    ) -> dict[str, Counted]:
         by_role: dict[str, list[Record]] = {role.name: [] for role in deployment.roles}
         for record in records:
             if record.target.component is Component.ENGINE:
@@ -312,24 +314,21 @@ class Store:
         return None if record is None else self._target(record, now, due or _not_due, signals)
 
     def _target(self, record: Record, now: Instant, due: NextDue, signals: frozenset[str] | None) -> TargetReport:
-        found = self._values(record, now, signals)
-        several = fleet.merged(found, fleet.totals(record, signals))
+        found, several = fleet.shown(record, now, self._policy, signals)
+        self._kept(record)
         return TargetReport(status=self._status(record, now, due), values=found, merged=several)
 
     def statuses(self, now: Instant, due: NextDue) -> tuple[TargetStatus, ...]:
         """How every target stands, sorted by key."""
         return tuple(self._status(self._records[key], now, due) for key in sorted(self._records))
 
-    def _values(self, record: Record, now: Instant, signals: frozenset[str] | None = None) -> tuple[SignalValue, ...]:
-        """A record's values; the ones made longest ago are forgotten, they are made again when somebody asks."""
-        found = fleet.values(record, now, self._policy, signals)
-        if not record.as_read:
-            return found
-        self._shown.pop(record.target.key, None)
-        self._shown[record.target.key] = record
-        if len(self._shown) > _SHOWN:
-            self._shown.pop(next(iter(self._shown))).as_read.clear()
-        return found
+    def _kept(self, record: Record) -> None:
+        """What was made of a record is kept; what was asked for longest ago is forgotten, and made again when asked for."""
+        if record.as_read:
+            self._shown.pop(record.target.key, None)
+            self._shown[record.target.key] = record
+            if len(self._shown) > _SHOWN:
+                self._shown.pop(next(iter(self._shown))).as_read.clear()
 
     def _status(self, record: Record, now: Instant, due: NextDue) -> TargetStatus:
         moment, shed = due(record.target.key)

@@ -27,7 +27,8 @@ class Columns:
 
     ``series[i]`` owns columns ``starts[i]`` to ``starts[i + 1]``; ``where`` finds i by signal and labels;
     ``families[i]`` is the number of its wire family, ``column_family`` the same for each column. ``of_signal`` has the
-    places of each signal, ``histograms`` those of its histograms. ``levels`` are the numbers that stand by themselves.
+    places of each signal, ``histograms`` those of its histograms. ``levels`` are the numbers that stand by themselves,
+    ``numbers`` those of each signal, each with its place in ``series`` (-1: it does not only grow).
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -69,6 +70,10 @@ class Columns:
         self._sum = _Sum(numbers, firsts, scales)
         self._checks = _Checks(plan)
         self.levels = Levels(plan)
+        self.numbers = {
+            signal: tuple((level, self.where.get((signal, level.series.labels), -1)) for level in several)
+            for signal, several in self.levels.of_signal.items()
+        }
 
     @staticmethod
     def _width(each: PlanSeries) -> int:

@@ -56,14 +56,39 @@ def merge_windows(windows: Iterable[Window]) -> Window | None:
 
 def window_of(delta: Histogram, seconds: float, *, lossy: bool) -> Window:
     """A window from the delta of a histogram, with its mean and quantiles."""
+    average, quantiles = summary(delta)
     return Window(
         increase=delta.count,
         seconds=seconds,
         lossy=lossy,
         histogram=delta,
-        mean=mean(delta),
-        quantiles=estimates(delta),
+        mean=average,
+        quantiles=quantiles,
     )
+
+
+def summary(histogram: Histogram) -> tuple[float | None, tuple[tuple[float, Estimate], ...]]:
+    """`mean` and `estimates` of a histogram, in one go: windows are made by the thousand."""
+    bounds, counts = histogram.bounds, histogram.counts
+    count = counts[-1] if counts else 0.0
+    if not 0 < count < math.inf or len(counts) != len(bounds):
+        return None, ()
+    average: float | None = None
+    if math.isfinite(histogram.sum):
+        average = histogram.sum / count
+        if not math.isfinite(average):
+            average = None
+        elif _contradicts(bounds, counts, histogram.sum, average):
+            return average, ()
+    if len(bounds) < 2:
+        return average, ()
+    slack, found = _SLACK * max(1.0, count), []
+    for q in QUANTILES:
+        rank = max(1, math.ceil(q * count - slack))
+        made = _in_bracket(bounds, counts, rank, bisect_left(counts, rank - _SLACK))
+        if made is not None:
+            found.append((q, made))
+    return average, tuple(found)
 
 
 def mean(histogram: Histogram) -> float | None:
@@ -92,14 +117,18 @@ def estimate(histogram: Histogram, q: float) -> Estimate | None:
     if not _counted(histogram) or len(histogram.bounds) < 2:
         return None
     rank = _rank(histogram.count, q)
-    place = bisect_left(histogram.counts, rank - _SLACK)
-    if place >= len(histogram.bounds):
+    return _in_bracket(histogram.bounds, histogram.counts, rank, bisect_left(histogram.counts, rank - _SLACK))
+
+
+def _in_bracket(bounds: tuple[float, ...], counts: tuple[float, ...], rank: int, place: int) -> Estimate | None:
+    """The estimate of the observation of this rank, which lies in the bucket at ``place``."""
+    if place >= len(bounds):
         return None
-    low, high = _bracket(histogram.bounds, place)
+    high = bounds[place]
+    low, below = (bounds[place - 1], counts[place - 1]) if place else (min(0.0, high), 0.0)
     if high == math.inf and math.isfinite(low):
         return Estimate(value=low, low=low, high=None, exact=False)
-    below = histogram.counts[place - 1] if place else 0.0
-    inside = histogram.counts[place] - below
+    inside = counts[place] - below
     share = (rank - 0.5 - below) / inside if inside > 0 else math.nan
     value = low + share * (high - low)
     return Estimate(value=value, low=low, high=high, exact=low == high) if low <= value <= high else None
@@ -129,16 +158,19 @@ def degenerate(histogram: Histogram) -> bool:
     The mean must lie between the least and the most that the occupied buckets allow.
     """
     average = mean(histogram)
-    if average is None:
-        return False
-    counts = histogram.counts
-    if histogram.sum == 0 and len(counts) > 1 and counts[0] == counts[-1]:
+    return average is not None and _contradicts(histogram.bounds, histogram.counts, histogram.sum, average)
+
+
+def _contradicts(bounds: tuple[float, ...], counts: tuple[float, ...], total: float, average: float) -> bool:
+    """`degenerate` of counts with a mean."""
+    if total == 0 and len(counts) > 1 and counts[0] == counts[-1]:
         return True
-    first = next(place for place, count in enumerate(counts) if count > 0)
-    last = min(bisect_left(counts, counts[-1]), len(counts) - 1)
-    low, high = _bracket(histogram.bounds, first)[0], _bracket(histogram.bounds, last)[1]
+    first = 0
+    while not counts[first] > 0:
+        first += 1
+    low = bounds[first - 1] if first else min(0.0, bounds[0])
     slack = _SLACK * max(1.0, abs(average))
-    return not low - slack <= average <= high + slack
+    return not low - slack <= average <= bounds[min(bisect_left(counts, counts[-1]), len(counts) - 1)] + slack
 
 
 def _counted(histogram: Histogram) -> bool:
@@ -149,11 +181,6 @@ def _counted(histogram: Histogram) -> bool:
 def _rank(count: float, q: float) -> int:
     """⌈qN⌉, at least 1; a product that is an integer but for rounding is that integer."""
     return max(1, math.ceil(q * count - _SLACK * max(1.0, count)))
-
-
-def _bracket(bounds: tuple[float, ...], place: int) -> tuple[float, float]:
-    high = bounds[place]
-    return (bounds[place - 1] if place else min(0.0, high)), high
 
 
 def quantiles_of_many(bounds: Sequence[float], counts: Floats, quantiles: Sequence[float] = QUANTILES) -> Floats:

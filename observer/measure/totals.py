@@ -85,14 +85,23 @@ class Totals(msgspec.Struct, frozen=True, eq=False, gc=False):
 
         With ``signals`` only those of them.
         """
-        places, gone = self.columns.histograms, self._gone() if self.parked else _NONE_GONE
-        names = {*places, *gone} if signals is None else {name for name in signals if name in places or name in gone}
-        wanted = names - self.memo.keys()
-        values = self.packed.floats() if wanted else None
-        for signal in wanted if values is not None else ():
-            parts = [histogram_of(self.columns, at, values[self.columns.span(at)]) for at in places.get(signal, ())]
-            self.memo[signal] = added([*parts, *(each.histogram() for each in gone.get(signal, ()))])
-        return {signal: self.memo[signal] for signal in names}
+        gone = self._gone() if self.parked else _NONE_GONE
+        names = {*self.columns.histograms, *gone}
+        found = ((name, self.histogram(name)) for name in (names if signals is None else names & signals))
+        return {name: each for name, each in found if each is not None}
+
+    def histogram(self, signal: str) -> Histogram | None:
+        """The total of one histogram signal, as in `histograms`; ``None`` where it was never read."""
+        if signal not in self.memo:
+            values, columns = self.packed.floats(), self.columns
+            places = columns.histograms.get(signal, ())
+            parts = [histogram_of(columns, each, values[columns.span(each)]) for each in places]
+            if self.parked:
+                parts += [each.histogram() for each in self._gone().get(signal, ())]
+            if not parts:
+                return None
+            self.memo[signal] = added(parts)
+        return self.memo[signal]
 
     def _gone(self) -> dict[str, list[Parked]]:
         """The histograms that are not there now, by signal."""

@@ -52,12 +52,19 @@ class ChainLimits(msgspec.Struct, frozen=True, kw_only=True):
     links: int = 128
 
 
-class _Total(msgspec.Struct, frozen=True, eq=False):
-    """The sum of the newest links, where all of them are plain deltas or resets of the same columns."""
+class Sums(msgspec.Struct, frozen=True, eq=False):
+    """The sum of the newest links, where all of them are plain deltas or resets of the same columns.
+
+    ``resets`` counts them by the place of a series.
+    """
 
     deltas: Floats
     seconds: float
     resets: Counter[int]
+
+    def broken(self, place: int) -> bool:
+        """Whether a series was reset too often to have a rate."""
+        return bool(self.resets) and self.resets[place] > _MOST_RESETS
 
 
 class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
@@ -75,7 +82,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     process_start: float | None = None
     resets: int = 0
     totals: Totals | None = None
-    memo: dict[float, _Total | None] = msgspec.field(default_factory=dict)
+    memo: dict[float, Sums | None] = msgspec.field(default_factory=dict)
 
     @classmethod
     def empty(cls) -> Chain:
@@ -166,9 +173,9 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
         place = columns.where.get((signal, labels))
         if place is None:
             return MissingCode.UNREADABLE if signal in self.tail.plan.unreadable else MissingCode.ABSENT
-        total = self._total(span_seconds)
-        if total is not None and total.seconds <= max_seconds:
-            if total.resets[place] > _MOST_RESETS:
+        total = self.sums(span_seconds, max_seconds)
+        if total is not None:
+            if total.broken(place):
                 return MissingCode.COUNTER_RESET
             part = total.deltas[columns.span(place)]
             return _window(columns, place, part, total.seconds, lossy=place in total.resets)
@@ -210,13 +217,16 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
         tail += 0 if self.totals is None else self.totals.nbytes
         return tail + sum(link.nbytes for link in self.links)
 
-    def _total(self, span: float) -> _Total | None:
-        """The sum of the links of a window when every series has the same ones; ``None`` when they differ."""
+    def sums(self, span: float, longest: float) -> Sums | None:
+        """The sum of the links of a window when every series has the same ones, and at most ``longest`` seconds; else
+        ``None``: then each series has its own window.
+        """
         if span not in self.memo:
             self.memo[span] = self._add(span)
-        return self.memo[span]
+        found = self.memo[span]
+        return found if found is not None and found.seconds <= longest else None
 
-    def _add(self, span: float) -> _Total | None:
+    def _add(self, span: float) -> Sums | None:
         if self.tail is None or not self.links:
             return None
         end, start = self.links[-1].end, self.links[-1].start
@@ -231,7 +241,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
             deltas = link.deltas() if deltas is None else deltas + link.deltas()
             start = link.start
             resets.update(place for place, step in enumerate(link.steps or b"") if step == Step.RESET)
-        return None if deltas is None else _Total(deltas, end - start, resets)
+        return None if deltas is None else Sums(deltas, end - start, resets)
 
     def _walk(self, place: int, span: float, longest: float) -> Window | MissingCode:
         """The window of one series, link by link from the newest."""
