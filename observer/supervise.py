@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ from observer.clock import Clock
 from router_contract.readings import Instant
 
 _log = logging.getLogger(__name__)
+C = TypeVar("C", bound="Child")
 
 
 class BackOff(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,11 +46,17 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Child:
-    """One supervised task. ``failures`` counts every failure since it was started, ``broken`` is the present one."""
+    """One supervised task, or one that has a task now and then.
+
+    ``failures`` counts every failure since it was started, ``broken`` is the present one.
+    """
+
+    __slots__ = ("broken", "failures", "in_a_row", "name", "task")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.failures = 0
+        self.in_a_row = 0
         self.broken: Broken | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -62,6 +69,7 @@ class Supervisor:
         self._back_off = back_off
         self._group = asyncio.TaskGroup()
         self._children: set[Child] = set()
+        self._leaving = False
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -70,6 +78,7 @@ class Supervisor:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._leaving = True
         for child in self._children:
             if child.task is not None:
                 child.task.cancel()
@@ -83,6 +92,17 @@ class Supervisor:
         child.task.add_done_callback(lambda _: self._children.discard(child))
         return child
 
+    def turn(self, child: C, work: Callable[[], Awaitable[None]], over: Callable[[C, float], None]) -> None:
+        """Do one piece of a child's work, in a task that ends with it.
+
+        ``over`` is called when it has ended, unless it was stopped, with the seconds that should pass before the next:
+        0.0 after a good one, a growing pause after a failure.
+        """
+        if self._leaving:
+            return
+        self._children.add(child)
+        child.task = self._group.create_task(self._turn(child, work, over), name=child.name)
+
     async def stop(self, *children: Child) -> None:
         """Cancel children and wait until none of them runs any more."""
         tasks = [child.task for child in children if child.task is not None]
@@ -90,6 +110,7 @@ class Supervisor:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        self._children.difference_update(children)
 
     def broken(self) -> tuple[Broken, ...]:
         """The children that are broken now, by name."""
@@ -100,6 +121,31 @@ class Supervisor:
     def running(self) -> int:
         """How many children exist: running, or waiting to be started again."""
         return len(self._children)
+
+    async def _turn(self, child: C, work: Callable[[], Awaitable[None]], over: Callable[[C, float], None]) -> None:
+        pause = 0.0
+        try:
+            await work()
+        except asyncio.CancelledError:
+            # As below: only who was asked to stop may end in silence.
+            if child.task is None or child.task.cancelling():
+                raise
+            pause = self._again(child, RuntimeError("cancelled from inside"))
+        except Exception as raised:  # noqa: BLE001 - as below: a bug is kept from ending everything
+            pause = self._again(child, raised)
+        if child.broken is None:
+            self._children.discard(child)
+        elif not pause and self._clock.now().mono - child.broken.at.mono >= self._back_off.healthy:
+            self._children.discard(child)
+            _recovered(child)
+        child.task = None
+        over(child, pause)
+
+    def _again(self, child: Child, error: Exception) -> float:
+        """Note a turn's failure; the pause before the next."""
+        child.in_a_row = child.in_a_row + 1 if child.broken is not None else 1
+        self._failed(child, error)
+        return self._back_off.pause(child.in_a_row)
 
     async def _supervise(self, child: Child, run: Callable[[], Awaitable[None]]) -> None:
         in_a_row = 0

@@ -27,7 +27,7 @@ from observer.collect.resolve import Resolver
 from observer.collect.wire import WireClient
 from router_contract.targets import Address
 
-__all__ = ["EXPOSITION", "USER_AGENT", "Fetched", "Fetcher", "progress_trace"]
+__all__ = ["EXPOSITION", "USER_AGENT", "Fetched", "Fetcher", "Request", "progress_trace"]
 
 EXPOSITION = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
 """What is accepted by default: the plain text format, which costs a program least."""
@@ -36,7 +36,7 @@ _MAX_PREPARED = 50_000
 _MAX_LOWER = 64
 
 
-class _Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True):
     """What is sent to an address. ``plain`` is the head without its last line; without it the other two are used."""
 
     plain: bytes | None = None
@@ -62,7 +62,7 @@ class Fetcher:
         self._connector: BoundedConnector | None = None
         self._tls = TlsContexts()
         self._tokens = TokenFiles()
-        self._prepared: dict[tuple[Address, str], _Request] = {}
+        self._prepared: dict[tuple[Address, str], Request] = {}
         self._lower: dict[int, BodyLimits] = {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -151,7 +151,7 @@ class Fetcher:
         self,
         session: aiohttp.ClientSession,
         address: Address,
-        request: _Request,
+        request: Request,
         token: str | None,
         limits: BodyLimits,
         progress: Progress,
@@ -198,18 +198,21 @@ class Fetcher:
             return data
         return Fetched(data=data, content_type=response.headers.get("Content-Type", ""))
 
-    def _request(self, address: Address, accept: str) -> _Request:
+    def _request(self, address: Address, accept: str) -> Request:
         """What is sent to an address, made once: parsing a URL costs more than sending it."""
         known = self._prepared.get((address, accept))
         if known is None:
             headers = {"Accept": accept, "Accept-Encoding": "identity", "User-Agent": USER_AGENT}
             headers |= dict(address.headers)
-            plain = plain_request(address, headers)
-            known = _Request(plain) if plain else _Request(None, URL(address.url, encoded=True), headers)
+            known = self._make(address, headers)
             if len(self._prepared) >= _MAX_PREPARED:
                 self._prepared.clear()
             self._prepared[(address, accept)] = known
         return known
+
+    def _make(self, address: Address, headers: dict[str, str]) -> Request:
+        plain = plain_request(address, headers)
+        return Request(plain) if plain else Request(None, URL(address.url, encoded=True), headers)
 
 
 def progress_trace() -> aiohttp.TraceConfig:

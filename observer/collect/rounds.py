@@ -1,4 +1,4 @@
-"""A visit to each member of a changing set, each on a schedule and in a supervised child of its own.
+"""A visit to each member of a changing set, each on a schedule of its own and in a supervised task while it lasts.
 
 One member that hangs delays nobody but itself: its own next visit waits, and the slots that pass are skipped.
 """
@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from observer.clock import Clock
-from observer.collect.schedule import moment, offset, slot_after
-from observer.supervise import Child, Supervisor
+from observer.collect.schedule import offset
+from observer.collect.timetable import Entry, Timetable
+from observer.supervise import Supervisor
 from router_contract.targets import TargetKey
 
 _log = logging.getLogger(__name__)
@@ -32,37 +33,18 @@ class Visitor(Protocol[S_contra]):
         ...
 
 
-class _Loop(Generic[S]):
-    def __init__(self, visitor: Visitor[S], clock: Clock, period: float, shift: float) -> None:
+class _Visits(Entry, Generic[S]):
+    """The visits to one member."""
+
+    __slots__ = ("visitor",)
+
+    def __init__(self, name: str, shift: float, visitor: Visitor[S]) -> None:
+        super().__init__(name, shift)
         self.visitor = visitor
-        self.child: Child | None = None
-        self._clock = clock
-        self._period = period
-        self._shift = shift
-        self._slot: int | None = None
-        self._poked = asyncio.Event()
 
-    async def run(self) -> None:
-        while True:
-            now = self._clock.now().mono
-            slot = slot_after(now, self._shift, self._period)
-            if self._slot is not None:
-                slot = max(slot, self._slot + 1)
-            if not await self._poked_within(moment(slot, self._shift, self._period) - now):
-                self._slot = slot
-            await self.visitor.visit()
-
-    async def _poked_within(self, seconds: float) -> bool:
-        try:
-            async with asyncio.timeout(max(0.0, seconds)):
-                await self._poked.wait()
-        except TimeoutError:
-            return False
-        self._poked.clear()
-        return True
-
-    def poke(self) -> None:
-        self._poked.set()
+    async def turn(self, *, extra: bool) -> None:  # noqa: ARG002 - a visit is a visit
+        """Visit once."""
+        await self.visitor.visit()
 
 
 class Rounds(Generic[S]):
@@ -83,11 +65,10 @@ class Rounds(Generic[S]):
     ) -> None:
         self._what = what
         self._make = make
-        self._clock = clock
-        self._supervisor = supervisor
         self._period = period
+        self._timetable = Timetable(f"begin to {what}", clock=clock, supervisor=supervisor, period=period)
         self._most = most
-        self._loops: dict[TargetKey, _Loop[S]] = {}
+        self._visits: dict[TargetKey, _Visits[S]] = {}
         self._shed: tuple[TargetKey, ...] = ()
         self._changing = asyncio.Lock()
 
@@ -99,30 +80,30 @@ class Rounds(Generic[S]):
             self._note_shed(tuple(ordered[self._most :]))
             wanted = {key: subjects[key] for key in kept}
             gone = [
-                key for key, loop in self._loops.items() if key not in wanted or not loop.visitor.adopt(wanted[key])
+                key for key, each in self._visits.items() if key not in wanted or not each.visitor.adopt(wanted[key])
             ]
-            stopped = [self._loops.pop(key) for key in gone]
-            await self._supervisor.stop(*(loop.child for loop in stopped if loop.child is not None))
+            await self._timetable.remove(*[self._visits.pop(key) for key in gone])
             for key in kept:
-                if key not in self._loops:
-                    loop = _Loop(self._make(wanted[key]), self._clock, self._period, offset(key, self._period))
-                    self._loops[key] = loop
-                    loop.child = self._supervisor.start(f"{self._what} {key.deployment} {key.member_uid}", loop.run)
+                if key not in self._visits:
+                    name = f"{self._what} {key.deployment} {key.member_uid}"
+                    visits = _Visits(name, offset(key, self._period), self._make(wanted[key]))
+                    self._visits[key] = visits
+                    self._timetable.add(visits)
 
     def visitor(self, key: TargetKey) -> Visitor[S] | None:
         """Who visits a member, ``None`` for one that is not visited."""
-        loop = self._loops.get(key)
-        return None if loop is None else loop.visitor
+        visits = self._visits.get(key)
+        return None if visits is None else visits.visitor
 
     def poke(self, key: TargetKey) -> None:
         """Visit a member at once instead of at its next slot; nothing for one that is not visited."""
-        loop = self._loops.get(key)
-        if loop is not None:
-            loop.poke()
+        visits = self._visits.get(key)
+        if visits is not None:
+            self._timetable.poke(visits)
 
     def keys(self) -> Iterator[TargetKey]:
         """The members that are visited."""
-        return iter(self._loops)
+        return iter(self._visits)
 
     @property
     def shed(self) -> tuple[TargetKey, ...]:

@@ -1,4 +1,4 @@
-"""Reading every target on its own schedule: one supervised loop each, no slot that a dead target could hold."""
+"""Reading every target on its own schedule: a supervised task for each read, no slot that a dead target could hold."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -14,8 +14,9 @@ from observer.clock import Clock
 from observer.collect.failures import Failure
 from observer.collect.fetch import Fetched, Fetcher
 from observer.collect.options import ScrapeSettings
-from observer.collect.schedule import moment, offset, slot_after
-from observer.supervise import Child, Supervisor
+from observer.collect.schedule import offset, slot_after
+from observer.collect.timetable import Entry, Timetable
+from observer.supervise import Supervisor
 from router_contract.readings import FailureKind, Instant, ScrapeFailed
 from router_contract.targets import Target, TargetKey
 
@@ -38,7 +39,7 @@ class TargetSchedule(msgspec.Struct, frozen=True, kw_only=True):
     """How reading a target goes. ``next_due`` is on the monotonic clock, ``None`` when it is not read.
 
     ``overruns`` counts slots that passed while a read, or what was done with it, still ran. ``shed`` says that the
-    target is left out because ``limits.targets`` is reached. ``broken`` is a bug's text while its loop pauses.
+    target is left out because ``limits.targets`` is reached. ``broken`` is a bug's text until it is read well again.
     """
 
     key: TargetKey
@@ -53,6 +54,8 @@ class TargetSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Counts:
     """Scores of one target key; they outlive a change of its address."""
+
+    __slots__ = ("extra_reads", "failing", "failures_in_a_row", "overruns", "reads")
 
     def __init__(self) -> None:
         self.reads = 0
@@ -75,17 +78,14 @@ class TargetPool:
         settings: ScrapeSettings,
         max_targets: int = 10_000,
     ) -> None:
-        self._fetcher = fetcher
-        self._sink = sink
-        self._clock = clock
-        self._supervisor = supervisor
-        self._settings = settings
+        self._timetable = Timetable("begin reads", clock=clock, supervisor=supervisor, period=settings.period)
+        self._extras = _Extras(settings.extra_in_flight, self._timetable)
+        self._means = _Means(fetcher, sink, clock, settings, self._extras)
         self._max = max_targets
-        self._loops: dict[TargetKey, _Loop] = {}
+        self._reads: dict[TargetKey, _Reads] = {}
         self._counts: dict[TargetKey, _Counts] = {}
         self._shed: tuple[TargetKey, ...] = ()
         self._changing = asyncio.Lock()
-        self._extras = _Extras(settings.extra_in_flight)
 
     async def sync(self, targets: Iterable[Target]) -> None:
         """Read these targets and no others. On return no read of a target that left, or changed, is under way."""
@@ -93,16 +93,16 @@ class TargetPool:
             wanted = {target.key: target for target in targets}
             kept = sorted(wanted)[: self._max]
             self._note_shed(tuple(sorted(wanted)[self._max :]))
-            gone = [loop for key, loop in self._loops.items() if wanted.get(key) != loop.target or key in self._shed]
-            for loop in gone:
-                del self._loops[loop.target.key]
-            await self._supervisor.stop(*(loop.child for loop in gone if loop.child is not None))
-            for loop in gone:
-                self._extras.release(loop)
+            gone = [each for key, each in self._reads.items() if wanted.get(key) != each.target or key in self._shed]
+            for reads in gone:
+                del self._reads[reads.target.key]
+            await self._timetable.remove(*gone)
+            for reads in gone:
+                self._extras.release(reads)
             for key in [key for key in self._counts if key not in wanted]:
                 del self._counts[key]
             for key in kept:
-                if key not in self._loops:
+                if key not in self._reads:
                     self._start(wanted[key])
 
     async def refresh(self, keys: Iterable[TargetKey]) -> None:
@@ -110,18 +110,18 @@ class TargetPool:
 
         Returns when all are read or the budget is spent; reads still under way then end by themselves.
         """
-        now = self._clock.now().mono
-        loops = [loop for key in dict.fromkeys(keys) if (loop := self._loops.get(key)) is not None]
-        asked = (self._extras.ask(loop, allowed=loop.may_read_again(now)) for loop in loops)
+        now = self._means.clock.now().mono
+        known = [reads for key in dict.fromkeys(keys) if (reads := self._reads.get(key)) is not None]
+        asked = (self._extras.ask(reads, allowed=reads.may_read_again(now)) for reads in known)
         waiting = [future for future in asked if future is not None]
         if waiting:
-            await asyncio.wait(waiting, timeout=self._settings.extra_budget)
+            await asyncio.wait(waiting, timeout=self._means.settings.extra_budget)
 
     def schedule(self, key: TargetKey) -> TargetSchedule | None:
         """How reading a target goes, ``None`` for one that is not wanted."""
-        loop = self._loops.get(key)
-        if loop is not None:
-            return loop.schedule()
+        reads = self._reads.get(key)
+        if reads is not None:
+            return reads.schedule()
         return TargetSchedule(key=key, shed=True) if key in self._shed else None
 
     @property
@@ -137,87 +137,66 @@ class TargetPool:
 
     def _start(self, target: Target) -> None:
         counts = self._counts.setdefault(target.key, _Counts())
-        loop = _Loop(target, counts, self._fetcher, self._sink, self._clock, self._settings, self._extras)
-        self._loops[target.key] = loop
-        loop.child = self._supervisor.start(f"read {target.member} {target.address.authority}", loop.run)
+        reads = _Reads(target, counts, self._means)
+        self._reads[target.key] = reads
+        self._timetable.add(reads)
 
 
-class _Loop:
-    """Reads one target, for ever, never twice at once."""
+class _Means(NamedTuple):
+    """What the reads of all targets share."""
 
-    def __init__(
-        self,
-        target: Target,
-        counts: _Counts,
-        fetcher: Fetcher,
-        sink: Sink,
-        clock: Clock,
-        settings: ScrapeSettings,
-        extras: _Extras,
-    ) -> None:
+    fetcher: Fetcher
+    sink: Sink
+    clock: Clock
+    settings: ScrapeSettings
+    extras: _Extras
+
+
+class _Reads(Entry):
+    """The reads of one target, never two at once."""
+
+    __slots__ = ("_counts", "_in_flight", "_last_extra", "_means", "target")
+
+    def __init__(self, target: Target, counts: _Counts, means: _Means) -> None:
+        super().__init__(f"read {target.member} {target.address.authority}", offset(target.key, means.settings.period))
         self.target = target
-        self.child: Child | None = None
         self._counts = counts
-        self._fetcher = fetcher
-        self._sink = sink
-        self._clock = clock
-        self._settings = settings
-        self._extras = extras
-        self._shift = offset(target.key, settings.period)
-        self._poked = asyncio.Event()
+        self._means = means
         self._in_flight = False
-        self._next_due: float | None = None
         self._last_extra: float | None = None
-        self._slot: int | None = None
 
-    async def run(self) -> None:
-        """Wait for the next slot, or for an extra read to be asked for, and read."""
-        period = self._settings.period
-        while True:
-            now = self._clock.now().mono
-            slot = slot_after(now, self._shift, period)
-            if self._slot is not None:
-                slot = max(slot, self._slot + 1)
-            self._next_due = moment(slot, self._shift, period)
-            extra = await self._wait(self._next_due - now)
-            if extra:
-                self._counts.extra_reads += 1
-                self._last_extra = self._clock.now().mono
-            else:
-                self._slot = slot
-            try:
-                await self._read()
-            finally:
-                self._extras.release(self)
-            if not extra:
-                after = slot_after(self._clock.now().mono, self._shift, period)
-                self._counts.overruns += max(0, after - slot - 1)
-
-    async def _wait(self, seconds: float) -> bool:
-        """Whether an extra read was asked for before the time was over."""
+    async def turn(self, *, extra: bool) -> None:
+        """Read once."""
+        means = self._means
+        if extra:
+            self._counts.extra_reads += 1
+            self._last_extra = means.clock.now().mono
         try:
-            async with asyncio.timeout(max(0.0, seconds)):
-                await self._poked.wait()
-        except TimeoutError:
-            return False
-        self._poked.clear()
-        return True
+            ended = await self._read()
+        finally:
+            means.extras.release(self)
+        if not extra and self.slot is not None:
+            after = slot_after(ended, self.shift, means.settings.period)
+            self._counts.overruns += max(0, after - self.slot - 1)
 
-    async def _read(self) -> None:
-        at = self._clock.now()
+    async def _read(self) -> float:
+        """Read, and tell of it; the moment when both were done (monotonic seconds)."""
+        clock, sink, settings = self._means.clock, self._means.sink, self._means.settings
+        at = clock.now()
         self._in_flight = True
         try:
-            outcome = await self._fetcher.fetch(self.target.address, self._settings.timeout)
+            outcome = await self._means.fetcher.fetch(self.target.address, settings.timeout)
         finally:
             self._in_flight = False
-        duration = self._clock.now().mono - at.mono
+        duration = clock.now().mono - at.mono
         self._counts.reads += 1
         if isinstance(outcome, Failure):
             self._note(outcome)
-            self._sink.on_failure(self.target, _failed(self.target.key, outcome, at, duration))
+            sink.on_failure(self.target, _failed(self.target.key, outcome, at, duration))
         else:
             self._note(None)
-            self._sink.on_body(self.target, outcome, at, duration)
+            sink.on_body(self.target, outcome, at, duration)
+        return clock.now().mono
 
     def _note(self, failure: Failure | None) -> None:
         """Log on change only; the counters keep the score."""
@@ -232,67 +211,59 @@ class _Loop:
             _log.warning("%s cannot be read: %s: %s", self.target.member, failure.kind.value, failure.detail)
         counts.failing = failure.kind
 
-    def poke(self) -> None:
-        """Read at once instead of at the next slot."""
-        self._poked.set()
-
-    def unpoke(self) -> None:
-        """Forget a wish for a read: it has just been met."""
-        self._poked.clear()
-
     def may_read_again(self, now: float) -> bool:
         """Whether an extra read is allowed: one in a period."""
-        return self._last_extra is None or now - self._last_extra >= self._settings.period
+        return self._last_extra is None or now - self._last_extra >= self._means.settings.period
 
     def schedule(self) -> TargetSchedule:
         """The present state."""
-        broken = self.child.broken if self.child is not None else None
         return TargetSchedule(
             key=self.target.key,
             in_flight=self._in_flight,
-            next_due=self._next_due,
+            next_due=self.next_due,
             reads=self._counts.reads,
             extra_reads=self._counts.extra_reads,
             overruns=self._counts.overruns,
-            broken=broken.error if broken is not None else None,
+            broken=None if self.broken is None else self.broken.error,
         )
 
 
 class _Extras:
     """Extra reads asked for: a queue, and at most ``most`` of them under way. Scheduled reads never wait for these."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, timetable: Timetable) -> None:
+        self._timetable = timetable
         self._most = most
-        self._waiting: dict[_Loop, asyncio.Future[None]] = {}
-        self._queue: deque[_Loop] = deque()
-        self._running: set[_Loop] = set()
+        self._waiting: dict[_Reads, asyncio.Future[None]] = {}
+        self._queue: deque[_Reads] = deque()
+        self._running: set[_Reads] = set()
 
-    def ask(self, loop: _Loop, *, allowed: bool) -> asyncio.Future[None] | None:
-        """Done after the loop's next read. A read that somebody waits for is joined; else a new one if ``allowed``."""
-        known = self._waiting.get(loop)
+    def ask(self, reads: _Reads, *, allowed: bool) -> asyncio.Future[None] | None:
+        """Done after the target's next read. A read that somebody waits for is joined; else a new one if ``allowed``."""
+        known = self._waiting.get(reads)
         if known is not None or not allowed:
             return known
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[loop] = future
-        self._queue.append(loop)
+        self._waiting[reads] = future
+        self._queue.append(reads)
         self._pump()
         return future
 
-    def release(self, loop: _Loop) -> None:
-        """The loop has read, or stopped."""
-        future = self._waiting.pop(loop, None)
+    def release(self, reads: _Reads) -> None:
+        """It has read, or stopped."""
+        future = self._waiting.pop(reads, None)
         if future is not None and not future.done():
             future.set_result(None)
-        self._running.discard(loop)
-        loop.unpoke()
+        self._running.discard(reads)
+        reads.wanted = False
         self._pump()
 
     def _pump(self) -> None:
         while self._queue and len(self._running) < self._most:
-            loop = self._queue.popleft()
-            if loop in self._waiting:
-                self._running.add(loop)
-                loop.poke()
+            reads = self._queue.popleft()
+            if reads in self._waiting:
+                self._running.add(reads)
+                self._timetable.poke(reads)
 
 
 def _failed(key: TargetKey, failure: Failure, at: Instant, duration: float) -> ScrapeFailed:
