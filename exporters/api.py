@@ -16,7 +16,8 @@ from exporters.document import metrics_document, not_found
 from exporters.encoding import UNRENDERABLE, encode
 from exporters.paging import BadQueryError, page
 from exporters.prometheus import Exposition, Format, Renderer, negotiate
-from exporters.protocols import Looks, ReportSource
+from exporters.protocols import Documents, Looks, ReportSource
+from exporters.signals_read import NO_SIGNALS, document_report
 from exporters.snapshot import snapshot
 from exporters.status import contract_document, explain_document, status_document
 from exporters.statuses import failure, unavailable
@@ -71,11 +72,13 @@ class Api:
         pods: int = 0,
         failed: Callable[[str], None] | None = None,
         looks: Looks | None = None,
+        documents: Documents | None = None,
     ) -> None:
         """``pods`` bounds those of one metrics document (0 does not); ``failed`` is told of what could not be rendered.
 
-        ``looks`` looks at what only an explanation needs.
+        ``looks`` looks at what only an explanation needs; ``documents`` has metrics documents as bytes.
         """
+        self._documents = documents
         self._looks = looks
         self._source = source
         self._renderer = renderer
@@ -110,7 +113,7 @@ class Api:
     def _summary(self, key: DeploymentKey) -> DeploymentSummary | None:
         """One line; a deployment that cannot be rendered is a line that says so, and no other one suffers."""
         try:
-            report = self._source.deployment(key)
+            report = document_report(self._source, key)
             return None if report is None else deployment_summary(report)
         except UNRENDERABLE as error:
             self._fail("deployments", str(key), error)
@@ -122,17 +125,20 @@ class Api:
         fresh = request.query.get("fresh", "")
         if fresh not in _BOOLEANS:
             return _not_boolean("fresh", fresh, key)
-        if self._source.deployment(key) is None:
+        if key not in self._source.keys():  # noqa: SIM118 - a source is no mapping
             return unavailable(not_found(key), key.name)
         if _BOOLEANS[fresh]:
             await self._refresh(key)
-        report = self._source.deployment(key)
+        if self._documents is not None:
+            made = self._documents.document(key)
+            return unavailable(made, key.name) if isinstance(made, Unavailable) else _written(made)
+        report = document_report(self._source, key)
         return _made(metrics_document(report, self._pods) if report is not None else not_found(key), key)
 
     async def status(self, request: web.Request) -> web.Response:
         """Everything judging says about one deployment."""
         key = _key(request)
-        return _made(status_document(self._source.deployment(key), key), key)
+        return _made(status_document(self._source.deployment(key, NO_SIGNALS), key), key)
 
     async def explain(self, request: web.Request) -> web.Response:
         """One deployment explained, with its last transitions with ``?history=true``."""
@@ -140,14 +146,15 @@ class Api:
         history = request.query.get("history", "")
         if history not in _BOOLEANS:
             return _not_boolean("history", history, key)
-        known = self._source.deployment(key) is not None
+        known = key in self._source.keys()  # noqa: SIM118 - a source is no mapping
         looks = await self._looks.look(key) if self._looks is not None and known else ()
-        return _made(explain_document(self._source.deployment(key), key, history=_BOOLEANS[history], looks=looks), key)
+        report = self._source.deployment(key, NO_SIGNALS)
+        return _made(explain_document(report, key, history=_BOOLEANS[history], looks=looks), key)
 
     async def contract(self, request: web.Request) -> web.Response:
         """Both sides of one deployment's router contract."""
         key = _key(request)
-        return _made(contract_document(self._source.deployment(key), key), key)
+        return _made(contract_document(self._source.deployment(key, NO_SIGNALS), key), key)
 
     async def targets(self, request: web.Request) -> web.Response:
         """Targets that pass the query's filters, a page at a time."""
@@ -220,7 +227,7 @@ class Api:
         found: list[DeploymentReport] = []
         for key in self._source.keys():  # noqa: SIM118 - a source is no mapping
             try:
-                report = self._source.deployment(key)
+                report = self._source.deployment(key, self._renderer.signals)
             except UNRENDERABLE as error:
                 self._fail("report", str(key), error)
                 continue
@@ -242,7 +249,11 @@ def _made(made: object, key: DeploymentKey) -> web.Response:
 
 
 def _json(value: object) -> web.Response:
-    return web.Response(body=encode(value), content_type="application/json")
+    return _written(encode(value))
+
+
+def _written(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="application/json")
 
 
 def _probe(good: bool, sentence: str) -> web.Response:

@@ -84,13 +84,14 @@ def level(values: Sequence[SignalValue], rule: Combine, weights: dict[str, float
 
 def levels(parts: Sequence[Level], rule: Combine) -> Level:
     """One level of several Pods; ``parts`` is not empty."""
+    # Lists where generators would do: a document of many Pods is made after every read.
     total, weight = _fold([part.value for part in parts], [part.weight for part in parts], rule)
     return Level(
         value=total,
         weight=weight,
-        observed_at=min(part.observed_at for part in parts),
-        age=max(part.age for part in parts),
-        state=State.STALE if any(part.state is State.STALE for part in parts) else State.FRESH,
+        observed_at=min([part.observed_at for part in parts]),
+        age=max([part.age for part in parts]),
+        state=State.STALE if State.STALE in [part.state for part in parts] else State.FRESH,
         source=parts[0].source,
     )
 

@@ -42,6 +42,7 @@ class Measured(msgspec.Struct, frozen=True):
             type=FamilyType.COUNTER if self.counter else FamilyType.GAUGE,
             labels=(*RANK, self.kept) if self.kept else RANK,
             rows=self._rows,
+            signals=frozenset({self.signal}),
         )
 
     def _rows(self, snapshot: Snapshot) -> Iterator[Row]:
@@ -134,7 +135,7 @@ def _merged(name: str, text: str, signal: str) -> Family:
                     if value.signal == signal and value.running_histogram is not None:
                         yield (report.key.namespace, report.key.name, role.name), value.running_histogram
 
-    return Family(name=name, help=text, type=FamilyType.HISTOGRAM, labels=ROLE, rows=rows)
+    return Family(name=name, help=text, type=FamilyType.HISTOGRAM, labels=ROLE, rows=rows, signals=frozenset({signal}))
 
 
 def _bucket_mismatch(snapshot: Snapshot) -> Iterator[Row]:

@@ -43,7 +43,8 @@ def state_set(
 class Family(msgspec.Struct, frozen=True, kw_only=True):
     """One family. ``help`` is one line without quotes or backslashes. ``rows`` yields what is known and nothing else.
 
-    ``counts_series`` marks the family that the renderer fills with the number of series of each family before it.
+    ``signals`` are those whose values ``rows`` looks at, so that no others need be made for it. ``counts_series`` marks
+    the family that the renderer fills with the number of series of each family before it.
     """
 
     name: str
@@ -51,4 +52,10 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     type: FamilyType = FamilyType.GAUGE
     labels: tuple[str, ...]
     rows: Callable[[Snapshot], Iterable[Row]] = no_rows
+    signals: frozenset[str] = frozenset()
     counts_series: bool = False
+
+
+def signals_of(families: Iterable[Family]) -> frozenset[str]:
+    """Every signal that a table of families looks at."""
+    return frozenset().union(*(family.signals for family in families))

@@ -74,6 +74,8 @@ _GEN_AI = (
     ("gen_ai.server.time_per_output_token", "Time per token after the first.", "time-per-output-token"),
     ("gen_ai.server.request.duration", "Time from a request to the end of its answer.", "request-duration"),
 )
+GEN_AI_SIGNALS = frozenset(signal for _, _, signal in _GEN_AI)
+"""The signals whose values `take_gen_ai` looks at."""
 _OPERATIONS = {EndpointType.CHAT: "chat", EndpointType.EMBEDDINGS: "embeddings"}
 _GEN_AI_LABELS = (
     "gen_ai.operation.name",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from exporters.expectations import Place, is_pair
@@ -19,6 +21,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """A Pod that is expected to serve. ``target`` is ``None`` while nothing was scheduled to read it."""
 
     name: str
+    uid: str = ""
     scope: str
     place: Place
     table: Vocabulary | None
@@ -53,7 +56,10 @@ class Roster(msgspec.Struct, frozen=True, kw_only=True):
 
     def coverage(self) -> Coverage:
         """Expected, read, failed and skipped Pods; a Pod that was not read yet is neither read nor failed."""
-        states = [pod.target.status.state if pod.target else None for pod in self.pods]
+        return self.covered([pod.target.status.state if pod.target else None for pod in self.pods])
+
+    def covered(self, states: Sequence[TargetState | None]) -> Coverage:
+        """`coverage` where each Pod's target stands as ``states`` say, ``None`` without one."""
         failed = sum(
             state in {TargetState.FAILING, TargetState.SHED} or not pod.has_address
             for pod, state in zip(self.pods, states, strict=True)
@@ -181,10 +187,16 @@ def _pod(pattern: Pod, member: Member, target: TargetReport | None) -> Pod:
     return msgspec.structs.replace(
         pattern,
         name=member.name,
+        uid=member.uid,
         target=target,
         has_address=member.metrics is not None or target is not None,
         version=(target.status.version if target else None) or pattern.version,
     )
+
+
+def seen(pod: Pod, target: TargetReport) -> Pod:
+    """A Pod of a roster that was made without targets, with its own."""
+    return msgspec.structs.replace(pod, target=target, has_address=True, version=target.status.version or pod.version)
 
 
 def _wanted(role: Role) -> int | None:

@@ -22,7 +22,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.utils import floatToGoString
 
 from exporters.encoding import UNRENDERABLE, in_words
-from exporters.family import Family, FamilyType, Row
+from exporters.family import Family, FamilyType, Row, signals_of
 from exporters.snapshot import Snapshot
 from router_contract.readings import Histogram
 
@@ -224,6 +224,8 @@ class Renderer:
         self._registry = registry
         self._limit = series_limit
         self._pages: dict[Format, _Page] = {}
+        self.signals = signals_of(families)
+        """The signals whose values the families look at: a snapshot needs no others."""
 
     def render(self, snapshot: Snapshot, target: Format = Format.TEXT) -> Exposition:
         """The exposition of one instant. A family without a series keeps its HELP and TYPE lines.

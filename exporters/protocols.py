@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
+import msgspec
+
+from router_contract.documents import Unavailable
 from router_contract.platform_words import Look
-from router_contract.targets import DeploymentKey
-from router_contract.verdicts import DeploymentReport, TargetStatus
+from router_contract.readings import Instant, Moment
+from router_contract.targets import Deployment, DeploymentKey, TargetKey
+from router_contract.verdicts import DeploymentReport, RoleMeasurement, TargetReport, TargetStatus
 
 
 class Looks(Protocol):
@@ -24,8 +29,11 @@ class ReportSource(Protocol):
         """The deployments that exist now, sorted."""
         ...
 
-    def deployment(self, key: DeploymentKey) -> DeploymentReport | None:
-        """One deployment's report at this instant, or ``None`` when no such deployment exists."""
+    def deployment(self, key: DeploymentKey, signals: frozenset[str] | None = None) -> DeploymentReport | None:
+        """One deployment's report at this instant, or ``None`` when no such deployment exists.
+
+        With ``signals`` the values of at least those, each as it is in the whole report; the others may be left out.
+        """
         ...
 
     def targets(self) -> tuple[TargetStatus, ...]:
@@ -42,4 +50,66 @@ class ReportSource(Protocol):
 
     def alive(self) -> tuple[bool, str]:
         """Whether the observer's own loop still judges on time, and one sentence about it."""
+        ...
+
+
+class Sight(msgspec.Struct, frozen=True, eq=False):
+    """How one target stands, as far as telling goes whether what was made of it still holds.
+
+    ``record`` is told apart by identity only: another object after each read, each failure and each change of the
+    target. ``shed`` says that it is left out because a limit was reached.
+    """
+
+    key: TargetKey
+    record: object
+    moment: Moment
+    shed: bool
+
+    def same(self, other: Sight | None) -> bool:
+        """Whether the target's status and values are the same at both but for ages and the next read."""
+        return (
+            other is not None
+            and self.record is other.record
+            and self.shed is other.shed
+            and self.moment.same(other.moment)
+        )
+
+
+class Sights(msgspec.Struct, frozen=True, eq=False):
+    """Every target of one deployment at one instant, in the order of `Deployment.targets`.
+
+    ``deployment`` is another object when it changed.
+    """
+
+    deployment: Deployment
+    at: Instant
+    targets: tuple[Sight, ...]
+
+
+class SightSource(ReportSource, Protocol):
+    """Reports, and the means to keep what was made of single targets until they change."""
+
+    def sights(self, key: DeploymentKey) -> Sights | None:
+        """How a deployment's targets stand at this instant; ``None`` when no such deployment exists. Makes no value."""
+        ...
+
+    def target(self, sight: Sight, at: Instant, signals: frozenset[str]) -> TargetReport:
+        """One of them at the instant of its sights, with the values of these signals."""
+        ...
+
+    def role_windows(
+        self, sights: Sights, signals: frozenset[str], made: Mapping[TargetKey, TargetReport]
+    ) -> tuple[RoleMeasurement, ...]:
+        """Each role as in the report of that instant, of these histogram signals: windows only, no counts and totals.
+
+        ``made`` are reports of single targets at that instant that have these signals.
+        """
+        ...
+
+
+class Documents(Protocol):
+    """Metrics documents of the moment: `exporters.kept_documents.KeptDocuments`."""
+
+    def document(self, key: DeploymentKey, meta: Callable[[Deployment], object] | None = None) -> bytes | Unavailable:
+        """One deployment's as JSON, or why there is none; ``meta`` makes another ``metadata`` than its own."""
         ...

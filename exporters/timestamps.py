@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+@lru_cache(maxsize=1024)  # one read's time stands at each of its values
 def rfc3339(wall: float) -> str:
     """UTC with milliseconds, as ``2026-01-02T03:04:05.678Z``.
 

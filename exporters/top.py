@@ -18,6 +18,7 @@ from exporters.encoding import UNRENDERABLE, encode, in_words
 from exporters.entries import PodValues
 from exporters.pods import Pod, roster
 from exporters.protocols import ReportSource
+from exporters.signals_read import document_report
 from exporters.summaries import DeploymentSummary, deployment_summary
 from router_contract.documents import CacheHit, ModelDeploymentMetrics, WindowEntry
 from router_contract.readings import Estimate, State
@@ -251,7 +252,7 @@ class TopApi:
             if wanted not in {None, key.namespace}:
                 continue
             try:
-                report = self._source.deployment(key)
+                report = document_report(self._source, key)
                 line = deployment_line(report) if report is not None else None
             except UNRENDERABLE as error:
                 self._failed("top")

@@ -29,7 +29,8 @@ from exporters.aggregated.resources import (
     resource,
 )
 from exporters.encoding import encode
-from exporters.protocols import Looks
+from exporters.protocols import Documents, Looks
+from exporters.signals_read import DOCUMENT_SIGNALS, NO_SIGNALS, document_report
 from exporters.status import contract_document, explain_document
 from router_contract.documents import Unavailable
 from router_contract.platform_words import Look
@@ -73,8 +74,10 @@ class AggregatedContent:
         elsewhere: Elsewhere | None = None,
         pods: int = 0,
         looks: Looks | None = None,
+        documents: Documents | None = None,
     ) -> None:
         self._looks = looks
+        self._documents = documents
         self._source = source
         self._now = now
         self._described = described
@@ -148,8 +151,13 @@ class AggregatedContent:
         key = DeploymentKey(what.namespace, what.name)
         owner = None if forwarded else self._peers.owner(key)
         value = None if owner is None else await said_by(self._peers, owner, asked.path, query)
+        if value is None and owner is None and wanted.shape is As.PLAIN and _is_metrics(found, what.subresource):
+            made = self._written(key)
+            if made is not None:
+                return Reply(body=made, vary=True)
         if value is None:
-            report, whole = await self._report(found, key, forwarded=forwarded)
+            signals = DOCUMENT_SIGNALS if _is_metrics(found, what.subresource) else NO_SIGNALS
+            report, whole = await self._report(found, key, signals, forwarded=forwarded)
             looks = await self._looks.look(key) if self._looks is not None and what.subresource == "explain" else ()
             value = self._make(found, what.subresource, report, query, looks)
             if (owner is not None or not whole) and "partial" in value:
@@ -159,12 +167,21 @@ class AggregatedContent:
             return _made(tables.table([value], value["kind"], wanted.version, include, metadata))
         return _made(tables.partial(value, wanted.version) if wanted.shape is As.PARTIAL else value)
 
-    async def _report(self, found: Resource, key: DeploymentKey, *, forwarded: bool) -> tuple[DeploymentReport, bool]:
+    def _written(self, key: DeploymentKey) -> bytes | None:
+        """This replica's own document as it is sent; ``None`` where there is none, and the object says why."""
+        if self._documents is None:
+            return None
+        made = self._documents.document(key, lambda of: objects.meta(of, self._described))
+        return made if isinstance(made, bytes) else None
+
+    async def _report(
+        self, found: Resource, key: DeploymentKey, signals: frozenset[str], *, forwarded: bool
+    ) -> tuple[DeploymentReport, bool]:
         """A deployment's report, and whether it is this replica's own: else it was read directly. Raises `RefusalError`.
 
         Who is asked by another replica and does not own a deployment says so, and the other reads it itself.
         """
-        report = self._source.deployment(key)
+        report = document_report(self._source, key) if signals else self._source.deployment(key, signals)
         if report is not None:
             return report, True
         if forwarded and self._elsewhere.known(key) is not None:
@@ -178,7 +195,7 @@ class AggregatedContent:
         self, found: Resource, subresource: str, report: DeploymentReport, query: Query, looks: tuple[Look, ...]
     ) -> Json:
         key = report.key
-        if found.plural == METRICS or subresource == "metrics":
+        if _is_metrics(found, subresource):
             return objects.metrics(report, self._described, self._pods)
         if not subresource:
             return objects.observed(report, self._described)
@@ -212,6 +229,10 @@ class AggregatedContent:
             return _made(tables.partial_list(part.items, wanted.version, part.metadata))
         whole = {"kind": found.list_kind, "apiVersion": API_VERSION, "metadata": part.metadata, "items": part.items}
         return _made(whole)
+
+
+def _is_metrics(found: Resource, subresource: str) -> bool:
+    return found.plural == METRICS or subresource == "metrics"
 
 
 def _made(value: Json) -> Reply:

@@ -13,6 +13,7 @@ from exporters.aggregated.forwarding import Elsewhere, Peers, said_by
 from exporters.aggregated.listing import Place, Query, page
 from exporters.aggregated.resources import BASE
 from exporters.encoding import UNRENDERABLE, in_words
+from exporters.signals_read import document_report
 from router_contract.targets import DeploymentKey
 from router_contract.verdicts import DeploymentReport
 
@@ -28,7 +29,7 @@ class Reports(Protocol):
         """The deployments that exist now, sorted."""
         ...
 
-    def deployment(self, key: DeploymentKey) -> DeploymentReport | None:
+    def deployment(self, key: DeploymentKey, signals: frozenset[str] | None = None) -> DeploymentReport | None:
         """One deployment's report at this instant."""
         ...
 
@@ -87,7 +88,7 @@ class Lists:
     def _item(self, key: DeploymentKey) -> Json | None:
         """One deployment's object as this replica knows it; what another owns, and did not send, is partial."""
         try:
-            report, whole = self._source.deployment(key), True
+            report, whole = document_report(self._source, key), True
             if report is None:
                 report, whole = self._elsewhere.known(key), False
             if report is None:

@@ -17,7 +17,7 @@ from exporters.status import NOT_JUDGED, status_fields
 from exporters.timestamps import rfc3339
 from router_contract.documents import Metadata, Missing, ModelDeploymentMetrics, Unavailable
 from router_contract.readings import MissingCode
-from router_contract.targets import DeploymentKey
+from router_contract.targets import Deployment, DeploymentKey
 from router_contract.verdicts import DeploymentReport
 
 Json = dict[str, Any]
@@ -58,7 +58,7 @@ def observed(report: DeploymentReport, described: Described) -> Json:
     """One `ObservedModelDeployment`; until it was judged it has ``awaiting`` and no ``status``."""
     judged = report.judged
     made = ObservedModelDeployment(
-        metadata=_meta(report, described),
+        metadata=meta(report.deployment, described),
         timestamp=rfc3339(report.at.wall),
         platform=report.deployment.platform,
         model=report.deployment.model or msgspec.UNSET,
@@ -104,11 +104,11 @@ def unrendered(namespace: str, name: str, why: str) -> Json:
 
 def foreign(found: Json, kind: str, report: DeploymentReport, described: Described) -> Json:
     """A document of another part of the API as an object of this group (subresources ``explain``, ``contract``, ``kv``)."""
-    return found | {"apiVersion": API_VERSION, "kind": kind, "metadata": _json(_meta(report, described))}
+    return found | {"apiVersion": API_VERSION, "kind": kind, "metadata": _json(meta(report.deployment, described))}
 
 
 def _dressed(made: ModelDeploymentMetrics, report: DeploymentReport, described: Described) -> Json:
-    return _json(made) | {"metadata": _json(_meta(report, described))}
+    return _json(made) | {"metadata": _json(meta(report.deployment, described))}
 
 
 def _json(value: object) -> Json:
@@ -116,12 +116,13 @@ def _json(value: object) -> Json:
     return found
 
 
-def _meta(report: DeploymentReport, described: Described) -> ObjectMeta:
-    created = report.deployment.created_at
+def meta(of: Deployment, described: Described) -> ObjectMeta:
+    """What every object about a deployment has as its ``metadata``."""
+    created = of.created_at
     return ObjectMeta(
-        name=report.key.name,
-        namespace=report.key.namespace,
-        labels=dict(described(report.key)) or msgspec.UNSET,
+        name=of.key.name,
+        namespace=of.key.namespace,
+        labels=dict(described(of.key)) or msgspec.UNSET,
         # Kubernetes' own times have whole seconds; clients compute ages from them.
         creation_timestamp=msgspec.UNSET if created is None else rfc3339(created).partition(".")[0] + "Z",
     )

@@ -14,6 +14,7 @@ from exporters.encoding import UNRENDERABLE, in_words
 from exporters.page.protocols import Services
 from exporters.page.render import Fragment, Renderer, element_id
 from exporters.page.rows import Row, recent, row, unrendered
+from exporters.signals_read import document_report
 from router_contract.targets import DeploymentKey
 
 _log = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class Board:
         return self._tried.get(key, 0)
 
     def _make(self, key: DeploymentKey) -> None:
-        report = self._services.reports.deployment(key)
+        report = document_report(self._services.reports, key)
         if report is None:
             self._lines.pop(key, None)
             return

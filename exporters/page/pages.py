@@ -33,7 +33,7 @@ CANARY = "/canary/{namespace}/{name}"
 PERIOD = 1.0
 """Seconds between two looks at what changed on watched pages; more when looking takes long."""
 SHARE = 0.25
-UNWATCHED_SHARE = 0.02
+UNWATCHED_SHARE = 0.005
 """How much of its time the task that keeps pages live may compute: while somebody looks or a line was never made, and else."""
 LONGEST_PAUSE = 5.0
 """Seconds that somebody who begins to look waits at most for the first update."""

@@ -25,7 +25,7 @@ from exporters.aggregated.resources import GROUP, VERSION
 from exporters.aggregated.server import AggregatedServer
 from exporters.aggregated.tls import BadCertificateError, KeyPair, ServingTls
 from exporters.listening import Listen
-from exporters.protocols import Looks, ReportSource
+from exporters.protocols import Documents, Looks, ReportSource
 from observer.app.cluster import Cluster, namespace_of
 from observer.app.peers import HttpsPeers, Replicas
 from observer.app.reviews import KubeReviews
@@ -80,6 +80,7 @@ class AggregatedApi:
         elsewhere: Elsewhere | None = None,
         pods: int = 0,
         looks: Looks | None = None,
+        documents: Documents | None = None,
         settled: float = SETTLED,
         told: Callable[[str, int], None] | None = None,
         tls: ServingTls | None = None,
@@ -90,7 +91,16 @@ class AggregatedApi:
         self.access = Access(KubeReviews(client, settings.audiences), lambda: clock.now().mono)
         wall = lambda: clock.now().wall  # noqa: E731 - two consumers, one line
         content = AggregatedContent(
-            source, wall, version, described=described, kv=kv, peers=peers, elsewhere=elsewhere, pods=pods, looks=looks
+            source,
+            wall,
+            version,
+            described=described,
+            kv=kv,
+            peers=peers,
+            elsewhere=elsewhere,
+            pods=pods,
+            looks=looks,
+            documents=documents,
         )
         host, _, port = settings.listen.rpartition(":")
         listen = Listen(host=host.strip("[]"), port=int(port), in_flight=settings.in_flight, header_bytes=65_536)
@@ -225,6 +235,7 @@ async def beside(
             elsewhere=elsewhere,
             pods=settings.limits.pods_per_document,
             looks=watcher.looking,
+            documents=watcher.documents,
             told=watcher.tally.answered,
             tls=tls,
         )

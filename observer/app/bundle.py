@@ -78,7 +78,7 @@ class Known(Protocol):
         """Every deployment."""
         ...
 
-    def deployment(self, key: DeploymentKey) -> DeploymentReport | None:
+    def deployment(self, key: DeploymentKey, signals: frozenset[str] | None = None) -> DeploymentReport | None:
         """One report."""
         ...
 

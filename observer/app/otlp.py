@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from exporters.encoding import UNRENDERABLE, in_words
-from exporters.family import Family
+from exporters.family import Family, signals_of
 from exporters.otlp_options import OtlpPlan, OtlpSettings, plan
-from exporters.otlp_rows import Taken, take, take_gen_ai
+from exporters.otlp_rows import GEN_AI_SIGNALS, Taken, take, take_gen_ai
 from exporters.protocols import ReportSource
 from exporters.self_metrics import SelfMetrics
+from exporters.signals_read import NO_SIGNALS
 from exporters.snapshot import snapshot
 from observer.clock import Clock
 from router_contract.verdicts import DeploymentReport
@@ -59,6 +60,7 @@ class OtlpPart:
         self.plan = wanted
         self._families = tuple(families)
         self._source = source
+        self._signals = signals_of(families) | (GEN_AI_SIGNALS if wanted.gen_ai_names else NO_SIGNALS)
         self._own = tally
         self._clock = clock
         self._version = version
@@ -97,7 +99,7 @@ class OtlpPart:
         reports: list[DeploymentReport] = []
         for key in self._source.keys():  # noqa: SIM118 - a source is no mapping
             try:
-                report = self._source.deployment(key)
+                report = self._source.deployment(key, self._signals)
             except UNRENDERABLE as error:
                 self._leave_out(str(key), error)
                 continue

@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
 
+from exporters.protocols import Sight, Sights
+from exporters.signals_read import DOCUMENT_SIGNALS
 from observer.app.judging import Judging
+from observer.app.role_windows import RoleWindows
 from observer.clock import Clock
-from observer.collect.scrape import TargetPool
-from observer.loads import Loads, loads
+from observer.collect.scrape import TargetSchedule
+from observer.loads import Loads, apart, loads
 from observer.settings import Settings
 from observer.store import Store
 from router_contract.readings import Instant
-from router_contract.targets import DeploymentKey, TargetKey
-from router_contract.verdicts import DeploymentReport, TargetStatus
+from router_contract.targets import Deployment, DeploymentKey, TargetKey
+from router_contract.verdicts import DeploymentReport, RoleMeasurement, TargetReport, TargetStatus
 
 _LATE_PASSES = 10
 """A judging pass that is this many periods late means that the loop does not run as it should."""
 
 
-class Source:
-    """Satisfies `exporters.protocols.ReportSource`."""
+class Pool(Protocol):
+    """When targets are read, and one more read of some: `observer.collect.scrape.TargetPool`."""
 
-    def __init__(self, store: Store, pool: TargetPool, judging: Judging, clock: Clock, settings: Settings) -> None:
+    def schedule(self, key: TargetKey) -> TargetSchedule | None:
+        """How reading a target goes, ``None`` for one that is not wanted."""
+        ...
+
+    @property
+    def shed(self) -> tuple[TargetKey, ...]:
+        """The wanted targets that are left out because there are too many."""
+        ...
+
+    async def refresh(self, keys: Iterable[TargetKey]) -> object:
+        """Read these once more now."""
+        ...
+
+
+class Source:
+    """Satisfies `exporters.protocols.SightSource`."""
+
+    def __init__(self, store: Store, pool: Pool, judging: Judging, clock: Clock, settings: Settings) -> None:
         self._store = store
         self._pool = pool
         self._judging = judging
@@ -30,6 +51,8 @@ class Source:
         self.loaded = False
         self.watching_since: Instant | None = None
         self._was_ready = False
+        self._targets: dict[DeploymentKey, tuple[Deployment, tuple[TargetKey, ...]]] = {}
+        self._roles = RoleWindows(self.target)
         self.gates: list[Callable[[], tuple[bool, str]]] = []
         """What else must hold before answers can be trusted, each with a sentence; asked at every probe."""
 
@@ -37,14 +60,61 @@ class Source:
         """The deployments that exist now, sorted."""
         return self._store.keys()
 
-    def deployment(self, key: DeploymentKey) -> DeploymentReport | None:
-        """One deployment's report at this instant, or ``None`` when no such deployment exists."""
-        report = self._store.report(key, self._clock.now(), self._due)
+    def deployment(self, key: DeploymentKey, signals: frozenset[str] | None = None) -> DeploymentReport | None:
+        """One deployment's report at this instant, or ``None`` when no such deployment exists.
+
+        With ``signals`` only the values of those; what of a role's histograms cannot be merged is told of all.
+        """
+        if signals:
+            signals |= apart(self._store.record(each) for each in self._keys(key))
+        report = self._store.report(key, self._clock.now(), self._due, signals)
         return None if report is None else self._judging.add_verdicts(report)
 
+    def sights(self, key: DeploymentKey) -> Sights | None:
+        """How a deployment's targets stand at this instant; ``None`` when no such deployment exists. Makes no value."""
+        deployment, now = self._store.deployment(key), self._clock.now()
+        if deployment is None:
+            return None
+        shed = frozenset(self._pool.shed)
+        return Sights(deployment, now, tuple(self._sight(each, now, each in shed) for each in self._keys(key)))
+
+    def _sight(self, key: TargetKey, now: Instant, shed: bool) -> Sight:
+        record, moment = self._store.record(key), self._store.moment(key, now)
+        if record is None or moment is None:
+            raise LookupError(f"target {key} has no record")  # the store has one for each target of a deployment
+        return Sight(key, record, moment, shed)
+
+    def _keys(self, key: DeploymentKey) -> tuple[TargetKey, ...]:
+        """The targets of a deployment; listed anew when it changed."""
+        deployment, kept = self._store.deployment(key), self._targets.get(key)
+        if deployment is None:
+            self._targets.pop(key, None)
+            return ()
+        if kept is None or kept[0] is not deployment:
+            kept = self._targets[key] = (deployment, tuple(target.key for target in deployment.targets()))
+        return kept[1]
+
+    def target(self, sight: Sight, at: Instant, signals: frozenset[str]) -> TargetReport:
+        """One of them at the instant of its sights, with the values of these signals."""
+        found = self._store.target_report(sight.key, at, signals, self._due)
+        if found is None:  # nothing awaits between the two, so that it cannot leave
+            raise LookupError(f"target {sight.key} is not watched any more")
+        return found
+
+    def role_windows(
+        self, sights: Sights, signals: frozenset[str], made: Mapping[TargetKey, TargetReport]
+    ) -> tuple[RoleMeasurement, ...]:
+        """Each role as in the report of that instant, of these histogram signals: windows only, no counts and totals.
+
+        ``made`` are reports of single targets at that instant that have these signals.
+        """
+        return self._roles.of(sights, signals, made)
+
     def prepare(self, key: DeploymentKey) -> Iterator[None]:
-        """Work a deployment's next report out in small steps."""
-        return self._store.prepare(key, self._clock.now())
+        """Work out, target by target, what the next line or document of a deployment is made of; it may leave meanwhile."""
+        for each in self._keys(key):
+            self._store.target_report(each, self._clock.now(), DOCUMENT_SIGNALS)
+            yield
 
     def targets(self) -> tuple[TargetStatus, ...]:
         """Every target's status at this instant, sorted by key."""

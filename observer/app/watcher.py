@@ -18,6 +18,7 @@ from exporters.api import Api
 from exporters.canary import CanaryApi
 from exporters.canary_families import canary_families
 from exporters.families import FAMILIES
+from exporters.kept_documents import KeptDocuments
 from exporters.kv import KvApi
 from exporters.kv_families import kv_families
 from exporters.limits import LimitsApi, limit_families
@@ -119,6 +120,7 @@ class Watcher:
         self._probe = make_probe(reading, self.on_probe)
         self._views = make_views(reading, self.on_view, self.judging)
         self.source = Source(self.store, self._pool, self.judging, clock, settings)
+        self.documents = KeptDocuments(self.source, settings.limits.pods_per_document)
         self.looking = make_looking(clock, self._fetcher, settings.security.allow_cidrs)
         self._bodies = Bodies(clock)
         self.page = make_page(
@@ -161,9 +163,8 @@ class Watcher:
 
     def _routes(self) -> list[web.AbstractRouteDef]:
         pods, failed = self._settings.limits.pods_per_document, self.tally.render_failed
-        api = Api(
-            self.source, Renderer(self._families, self.tally.registry), pods=pods, failed=failed, looks=self.looking
-        )
+        renderer = Renderer(self._families, self.tally.registry)
+        api = Api(self.source, renderer, pods=pods, failed=failed, looks=self.looking, documents=self.documents)
         doctor = DoctorApi(self.store.deployments, self._fetcher, self._clock)
         top = TopApi(self.source, self.tally.render_failed)
         own = OwnCostApi(self._own, self.tally.registry)

@@ -24,7 +24,7 @@ class Reports:
     def keys(self) -> tuple[DeploymentKey, ...]:
         return tuple(sorted(self.reports))
 
-    def deployment(self, key: DeploymentKey) -> DeploymentReport | None:
+    def deployment(self, key: DeploymentKey, signals: frozenset[str] | None = None) -> DeploymentReport | None:
         return self.reports.get(key)
 
     def targets(self) -> tuple[TargetStatus, ...]:

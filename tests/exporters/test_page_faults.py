@@ -24,7 +24,7 @@ class Breaking(Reports):
 
     broken = False
 
-    def deployment(self, key: DeploymentKey) -> DeploymentReport | None:
+    def deployment(self, key: DeploymentKey, signals: frozenset[str] | None = None) -> DeploymentReport | None:
         if self.broken and key == BAD:
             raise OverflowError("int too large to convert to float")
         return super().deployment(key)
