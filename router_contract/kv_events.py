@@ -8,7 +8,7 @@ until `neutral` is asked for them. One event that cannot be read costs that even
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, final
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
@@ -124,6 +124,7 @@ class _ArrayBatch(Batch, frozen=True, gc=False, array_like=True):
     events: list[ArrayStored | ArrayRemoved | ArrayCleared]
 
 
+@final
 class DamagedBatch(Batch, frozen=True, gc=False, array_like=True):
     """A batch of which some events were skipped."""
 
@@ -141,6 +142,7 @@ class _LooseBatch(msgspec.Struct, frozen=True, gc=False, array_like=True):
     rank: Raw | UnsetType = UNSET
 
 
+@final
 class Undecodable(msgspec.Struct, frozen=True):
     """A payload of which no event can be read."""
 
@@ -165,8 +167,9 @@ def decode_batch(payload: bytes) -> Batch | Undecodable:
     """Read one batch, in whichever encoding its events are; never raises."""
     decoder = _MAPS
     if len(payload) > 15:
-        first = payload[_FIRST_EVENT.get(payload[_LIST_HEADER], _LIST_HEADER + 1)]
-        if 0x90 <= first <= 0x9F or first in (0xDC, 0xDD):
+        header = payload[_LIST_HEADER]
+        first = payload[_LIST_HEADER + 1 if header < 0xA0 else _FIRST_EVENT.get(header, _LIST_HEADER + 1)]
+        if first >= 0x90 and (first <= 0x9F or first in (0xDC, 0xDD)):
             decoder = _ARRAYS
     try:
         return decoder.decode(payload)

@@ -7,13 +7,28 @@ stream is told that its blocks are approximate.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
 
 from observer.measure.planes import Hold
 from observer.measure.residency import LOG_BYTES, UNIQUE_BYTES, BlockIndex
 from observer.measure.stream_values import Applied
 from observer.measure.streams import Stream
-from router_contract.kv_events import BlockRemoved, BlockStored, Undecodable, decode_batch
+from router_contract.kv_events import (
+    AllBlocksCleared,
+    ArrayCleared,
+    ArrayRemoved,
+    ArrayStored,
+    BlockRemoved,
+    BlockStored,
+    DamagedBatch,
+    Event,
+    MapCleared,
+    MapRemoved,
+    MapStored,
+    Undecodable,
+    decode_batch,
+)
 from router_contract.kv_media import DEFAULT_MEDIUM, signed_hashes
 from router_contract.kv_streams import (
     OTHER_GROUP,
@@ -56,43 +71,47 @@ class StreamBlocks:
         self.wrong_rank: int | None = None
         self.stored_events = 0
         self.stored_blocks = 0
+        self.removed_events = 0
+        self.removed_blocks = 0
         self._media: dict[str, tuple[int, Instant]] = {}
         self._rank = source.key.rank
         self._signed = signed_hashes(source.engine)
         self._holds: dict[tuple[bool, object, object, object], Hold] = {}
+        self._removals: dict[tuple[bool, object, object], tuple[Hold, ...]] = {}
         self._names: set[str] = set()
         self._groups: set[int] = set()
         self._sizes: set[int] = set()
         self._removed_in = [0] * _BUCKETS
         self._bucket = 0
+        self._turns = 0.0
 
     def apply(self, payload: bytes, now: Instant) -> Applied | None:
         """Decode and apply one batch."""
         batch = decode_batch(payload)
-        if isinstance(batch, Undecodable):
+        if type(batch) is Undecodable:
             self.counts["undecodable"] += 1
             return Applied(spoiled=(Approximation.UNDECODABLE,))
         rank = batch.rank
-        if rank is not None and rank != self._rank:
+        if rank != self._rank and rank is not None:
             self.wrong_rank = rank
         cleared = False
         spoiled: list[Approximation] = []
-        for event in batch.events:
-            if isinstance(event, BlockStored):
-                self._store(event, now, spoiled)
-            elif isinstance(event, BlockRemoved):
-                self._remove(event, now)
-            else:
-                self.events["cleared"] += 1
-                self.forget()
-                cleared, spoiled = True, []
-        if batch.events:
+        events = batch.events
+        handlers = self._HANDLERS
+        for event in events:
+            if handlers[type(event)](self, event, now, spoiled):
+                cleared = True
+        if events:
             self.last_event = now
-        for damage in batch.skipped:
+        if type(batch) is DamagedBatch:
+            self._count_damage(batch, spoiled)
+        return Applied(cleared, tuple(spoiled)) if cleared or spoiled else None
+
+    def _count_damage(self, batch: DamagedBatch, spoiled: list[Approximation]) -> None:
+        for damage in batch.damage:
             self.events["unknown" if damage.unknown_kind else "damaged"] += 1
             if not damage.unknown_kind:
                 spoiled.append(Approximation.EVENT_DAMAGED)
-        return Applied(cleared, tuple(spoiled)) if cleared or spoiled else None
 
     def forget(self) -> None:
         """Nothing is held any more."""
@@ -101,12 +120,19 @@ class StreamBlocks:
             self.index.retire(self.holder)
             self.holder = self.index.join(self)
             self._holds.clear()
+            self._removals.clear()
 
-    def _store(self, event: BlockStored, now: Instant, spoiled: list[Approximation]) -> None:
+    def _clear(self, _: AllBlocksCleared, __: Instant, spoiled: list[Approximation]) -> bool:
+        self.events["cleared"] += 1
+        self.forget()
+        spoiled.clear()
+        return True
+
+    def _store(self, event: BlockStored, now: Instant, spoiled: list[Approximation]) -> bool:
         self.stored_events += 1
         hashes = event.block_hashes
         if not hashes:
-            return
+            return False
         is_bytes = isinstance(hashes[0], bytes)
         key = (is_bytes, event.block_size, event.medium, event.group_idx)
         hold = self._holds.get(key)
@@ -121,6 +147,7 @@ class StreamBlocks:
         hold.last = now
         if not self.index.store(hold, hashes, event.parent_block_hash):
             spoiled.append(Approximation.BUDGET)
+        return False
 
     def _announced(self) -> dict[str, tuple[int, Instant | None]]:
         """Stored events by medium with the instant of the last, over all lives."""
@@ -133,6 +160,7 @@ class StreamBlocks:
 
     def _hold(self, event: BlockStored, *, is_bytes: bool) -> tuple[Hold, bool]:
         """Where the event's blocks are kept, and whether that is together with others that should be told apart."""
+        self._removals.clear()
         if isinstance(event.block_size, int):
             self.block_size = event.block_size
         told, of_group, tokens = _medium(event.medium), _group(event.group_idx), self.block_size or 0
@@ -155,30 +183,53 @@ class StreamBlocks:
             names.add(name)
         return name
 
-    def _remove(self, event: BlockRemoved, now: Instant) -> None:
-        self.events["removed"] += 1
+    def _remove(self, event: BlockRemoved, now: Instant, _: list[Approximation]) -> bool:
+        self.removed_events += 1
         hashes = event.block_hashes
         if not hashes:
-            return
-        medium, group = _medium(event.medium), _group(event.group_idx)
+            return False
+        key = (isinstance(hashes[0], bytes), event.medium, event.group_idx)
+        holds = self._removals.get(key)
+        if holds is None:
+            holds = self._holds_of(*key)
+            if len(self._removals) < _MAX_CACHED:
+                self._removals[key] = holds
+        for hold in holds:
+            gone = self.index.remove(hold, hashes)
+            self.removed_blocks += gone
+            if now.mono >= self._turns:
+                self._turn(now)
+            self._removed_in[self._bucket % _BUCKETS] += gone
+        return False
+
+    _HANDLERS: ClassVar[dict[type[Event], Callable[[StreamBlocks, Any, Instant, list[Approximation]], bool]]] = {
+        **dict.fromkeys((BlockStored, MapStored, ArrayStored), _store),
+        **dict.fromkeys((BlockRemoved, MapRemoved, ArrayRemoved), _remove),
+        **dict.fromkeys((AllBlocksCleared, MapCleared, ArrayCleared), _clear),
+    }
+    """What each kind of event does, by exact type: to ask for an instance of a base costs as much as a look-up. The
+    answer is whether all was cleared.
+    """
+
+    def _holds_of(self, is_bytes: bool, said: object, of_group: object) -> tuple[Hold, ...]:
+        """Where blocks are kept that were stored with such a medium and group."""
+        medium, group = _medium(said), _group(of_group)
         if medium not in self._names and len(self._names) >= MAX_MEDIA:
             medium = OTHER_MEDIUM
         if group not in self._groups and len(self._groups) >= MAX_GROUPS:
             group = OTHER_GROUP
-        is_bytes = isinstance(hashes[0], bytes)
-        gone = 0
-        for (space, on, of_group), hold in self.holder.holds.items():
-            if on == medium and of_group == group and (space.hash_type == "bytes") is is_bytes:
-                gone += self.index.remove(hold, hashes)
-        self.counts["removed_blocks"] += gone
-        self._turn(now)
-        self._removed_in[self._bucket % _BUCKETS] += gone
+        return tuple(
+            hold
+            for (space, on, at), hold in self.holder.holds.items()
+            if on == medium and at == group and (space.hash_type == "bytes") is is_bytes
+        )
 
     def _turn(self, now: Instant) -> None:
         bucket = int(now.mono // _BUCKET_SECONDS)
         for passed in range(max(self._bucket + 1, bucket - _BUCKETS + 1), bucket + 1):
             self._removed_in[passed % _BUCKETS] = 0
         self._bucket = max(self._bucket, bucket)
+        self._turns = (self._bucket + 1) * _BUCKET_SECONDS
 
     def churn(self, now: Instant) -> float:
         """Blocks removed per second over the last minute."""
@@ -203,6 +254,13 @@ class StreamBlocks:
             for medium, (count, at) in sorted(self._announced().items())
         )
 
+    def _events(self) -> tuple[tuple[str, int], ...]:
+        """Events by kind; those that never came are left out, except stored ones."""
+        counts = {**self.events, "stored": self.stored_events}
+        if self.removed_events:
+            counts["removed"] = self.removed_events
+        return tuple(sorted(counts.items()))
+
     def summary(self, stream: Stream, now: Instant) -> KvStreamSummary:
         """The stream as reports show it."""
         counts, mine = stream.counts, self.counts
@@ -215,9 +273,9 @@ class StreamBlocks:
             detail=stream.detail,
             counters=KvCounters(
                 batches=stream.batches,
-                events=tuple(sorted({**self.events, "stored": self.stored_events}.items())),
+                events=self._events(),
                 stored_blocks=self.stored_blocks,
-                removed_blocks=mine["removed_blocks"],
+                removed_blocks=self.removed_blocks,
                 gaps=counts["gaps"],
                 missed=counts["missed"],
                 repaired=counts["repaired"],

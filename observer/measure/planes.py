@@ -43,6 +43,8 @@ class Plane:
         try:
             array(self.typecode, values)  # type: ignore[arg-type]  # bytes raise TypeError: see below
         except (TypeError, OverflowError):
+            if self.signed and set(map(type, values)) == {bytes}:
+                return list(map(hash, values))  # which is of the range already
             return [self.key(value) for value in values]
         return values  # type: ignore[return-value]  # just proven integers
 

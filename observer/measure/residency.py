@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice, repeat
 from typing import Any
 
 from observer.measure.planes import Hold, Holder, Plane, scan_prefixes
@@ -82,32 +83,53 @@ class BlockIndex:
             log.fromlist(hashes)  # type: ignore[arg-type]  # proves integers of the right range; leaves it as it was if not
             keys = hashes  # type: ignore[assignment]  # the line above proved it
         except (TypeError, OverflowError):
-            keys = [hold.plane.key(value) for value in hashes]
+            keys = hold.plane.keys(hashes)
             log.extend(keys)
+        count = len(keys)
         if len(log) > hold.log_limit:
-            self._maintain(hold, 4 * len(keys) + 64)
-        get = masks.get
+            self._maintain(hold, 4 * count + 64)
         if parent is not None:
-            if hold.holder.loose or not get(parent, 0) & bit:  # type: ignore[arg-type]  # bytes are simply not found
+            if hold.holder.loose or not masks.get(parent, 0) & bit:  # type: ignore[arg-type]  # bytes are simply not found
                 self._link(hold, keys, hold.plane.key(parent))
         elif hold.holder.children:
             self._anchor_all(hold, keys)
-        before, copies = len(masks), 0
-        for key in keys:
-            old = get(key)
-            if old is None:
-                masks[key] = bit
-            elif old & bit:
-                copies += 1
-                self._copy(hold, key)
-            else:
-                if not old & (old - 1):
-                    hold.plane.shared += 1
-                masks[key] = old | bit
-        count = len(keys)
-        hold.held += count - copies
-        self.bytes += (len(masks) - before) * UNIQUE_BYTES + count * LOG_BYTES
+        before = len(masks)
+        # All keys in one call, without a step of the interpreter for each: most events have new blocks only.
+        found = list(map(masks.setdefault, keys, repeat(bit)))
+        fresh = len(masks) - before
+        hold.held += fresh if fresh == count else fresh + self._store_known(hold, keys, found, fresh)
+        self.bytes += fresh * UNIQUE_BYTES + count * LOG_BYTES
         return True
+
+    def _store_known(self, hold: Hold, keys: Sequence[int], found: Sequence[int], fresh: int) -> int:
+        """Add blocks of which only ``fresh`` were in nobody's hold; ``found`` are the masks of all, with the fresh ones
+        set. The number of blocks that others held and this holder did not.
+        """
+        plane, masks, bit, first = hold.plane, hold.plane.masks, hold.bit, found[0]
+        if not fresh and not first & bit and found.count(first) == len(keys):
+            # A prefix that the same others hold as a whole: one new mask for all of it.
+            joining = dict.fromkeys(keys, first | bit)
+            if len(joining) == len(keys):
+                masks.update(joining)
+                if not first & (first - 1):
+                    plane.shared += len(keys)
+                return len(keys)
+        # A dictionary keeps its order, so the fresh ones are its last.
+        new = set(islice(reversed(masks), fresh))
+        joined = 0
+        for key in keys:
+            if key in new:
+                new.discard(key)
+                continue
+            mask = masks[key]
+            if mask & bit:
+                self._copy(hold, key)
+                continue
+            joined += 1
+            if not mask & (mask - 1):
+                plane.shared += 1
+            masks[key] = mask | bit
+        return joined
 
     def _maintain(self, hold: Hold, entries: int) -> None:
         """Keep the log near the size of what is held: begin to shorten it, go on with that, or let it grow."""
@@ -144,24 +166,23 @@ class BlockIndex:
         if hold.copies or hold.holder.loose:
             gone, deleted = self._remove_slowly(hold, hashes)
         else:
-            gone = deleted = 0
-            pop: Any = masks.pop  # bytes are not found in it and tried again below
-            for value in hashes:
-                old = pop(value, None)
-                if old == bit:
-                    gone += 1
-                    deleted += 1
-                    continue
-                key: Any = value
-                if old is None:
-                    key = hold.plane.key(value)
-                    old = pop(key, None)
-                    if old is None:
-                        continue
-                gone, deleted = self._let_go(hold, key, old, gone, deleted)
+            keys: Sequence[Any] = hold.plane.keys(hashes) if hashes and isinstance(hashes[0], bytes) else hashes
+            found: list[int | None] = list(map(masks.pop, keys, repeat(None)))
+            gone = deleted = found.count(bit)
+            if gone < len(keys):
+                for key, old in zip(keys, found, strict=True):
+                    if old != bit:
+                        gone, deleted = self._take_back(hold, key, old, gone, deleted)
         hold.held -= gone
         self.bytes -= deleted * UNIQUE_BYTES
         return gone
+
+    def _take_back(self, hold: Hold, key: Hash, old: int | None, gone: int, deleted: int) -> tuple[int, int]:
+        """What a block that was taken out means, where it was not this holder's alone or not found as it was written."""
+        number = hold.plane.key(key)
+        if old is None:
+            old = hold.plane.masks.pop(number, None)
+        return (gone, deleted) if old is None else self._let_go(hold, number, old, gone, deleted)
 
     def _let_go(self, hold: Hold, key: int, old: int, gone: int, deleted: int) -> tuple[int, int]:
         """Put back what other holders keep of a block that was taken out of the dictionary."""
