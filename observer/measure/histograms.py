@@ -31,9 +31,10 @@ def merge(histograms: Iterable[Histogram]) -> Histogram | None:
     found = list(histograms)
     if not found:
         return None
-    if len({each.bounds for each in found}) == 1:
-        counts = tuple(map(math.fsum, zip(*(each.counts for each in found), strict=True)))
-        return Histogram(bounds=found[0].bounds, counts=counts, sum=math.fsum(each.sum for each in found))
+    bounds = found[0].bounds
+    if all(each.bounds is bounds or each.bounds == bounds for each in found):
+        counts = tuple(map(math.fsum, zip(*[each.counts for each in found], strict=True)))
+        return Histogram(bounds=bounds, counts=counts, sum=math.fsum([each.sum for each in found]))
     common = sorted(set.intersection(*(set(each.bounds) for each in found)))
     if len(common) == 1 and all(len(each.bounds) > 1 for each in found):
         return None

@@ -7,12 +7,12 @@ otherwise every series is asked for by itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
-from observer.measure.extract import Frame, histogram_of
+from observer.measure.extract import Frame
 from observer.measure.histograms import window_of
 from observer.measure.layout import Floats
 from observer.measure.levels import number_of
@@ -23,8 +23,11 @@ from router_contract.readings import Histogram, Instant, MissingCode, Moment, Si
 from router_contract.signals import SIGNALS, Kind
 
 _MOVING: Final = (Kind.COUNTER, Kind.HISTOGRAM)
-_Grown = tuple[Window | None, MissingCode | None, float | Histogram | None]
-"""The window of a series, or why there is none, and its running total."""
+_Grown = tuple[Window | None, MissingCode | None, float | None]
+"""The window of a counter, or why there is none, and its running total."""
+_Spread = tuple[Window | None, MissingCode | None, Histogram | None]
+"""The same of a histogram."""
+_Block = tuple[float, ...]
 _LEVEL: Final[_Grown] = (None, None, None)
 
 
@@ -52,35 +55,28 @@ class Maker:
         found: list[SignalValue] = []
         moving = SIGNALS[signal].kind in _MOVING
         for level, place in columns.numbers.get(signal, ()):
-            each, torn = level.series, level.series.family in frame.torn
+            each = level.series
+            torn = bool(frame.torn) and each.family in frame.torn
             number = math.nan if torn else number_of(level, frame.levels)
             if number is None:
                 continue
-            if math.isnan(number):
+            if number != number:  # noqa: PLR0124  # NaN
                 gaps.append((each.labels, MissingCode.UNREADABLE if torn else MissingCode.NOT_FINITE))
             else:
-                grown = self._counter(each, place) if moving else _LEVEL
-                found.append(self._value(each, number, None, grown))
-        for place in columns.histograms.get(signal, ()):
-            each = columns.series[place]
-            if place in frame.invalid:
-                torn = each.family in frame.torn
-                gaps.append((each.labels, MissingCode.UNREADABLE if torn else MissingCode.NOT_FINITE))
-            else:
-                histogram = histogram_of(columns, place, self._numbers()[columns.span(place)])
-                found.append(self._value(each, histogram.count, histogram, self._spread(each, place)))
+                found.append(self._number(each, number, self._counter(each, place) if moving else _LEVEL))
+        places = columns.histograms.get(signal)
+        if places is not None:
+            found += self._histograms(places, gaps)
         if not found and not gaps:
             gaps.append(((), frame.missing(signal) or MissingCode.ABSENT))
         return (*(self._missing(signal, labels, source, code) for labels, code in gaps), *found)
 
-    def _value(self, each: PlanSeries, number: float, histogram: Histogram | None, grown: _Grown) -> SignalValue:
+    def _number(self, each: PlanSeries, number: float, grown: _Grown) -> SignalValue:
         window, why, total = grown
-        total_spread = total if isinstance(total, Histogram) else None
         return SignalValue(
             signal=each.signal,
             labels=each.labels,
             value=number,
-            histogram=histogram,
             info=each.info,
             state=self.moment.state,
             age_seconds=self.moment.age_seconds,
@@ -88,9 +84,44 @@ class Maker:
             source=each.source,
             window=window,
             window_missing=why,
-            running_total=total.count if isinstance(total, Histogram) else total,
-            running_histogram=total_spread,
+            running_total=total,
         )
+
+    def _histograms(self, places: tuple[int, ...], gaps: list[tuple[OurLabels, MissingCode]]) -> Iterator[SignalValue]:
+        """The values of the histograms at some places; those that tell none are added to ``gaps``."""
+        frame, columns, vectors = self._frame, self._frame.columns, self._whole()
+        # the series of one signal stand in one family, one after the other
+        first, stop = columns.starts[places[0]], columns.starts[places[-1] + 1]
+        numbers = tuple(self._numbers()[first:stop].tolist())
+        grown = None
+        if vectors is not None:
+            sums, totals = vectors
+            grown = sums, tuple(sums.deltas[first:stop].tolist()), tuple(totals[first:stop].tolist())
+        for place in places:
+            each = columns.series[place]
+            if place in frame.invalid:
+                torn = each.family in frame.torn
+                gaps.append((each.labels, MissingCode.UNREADABLE if torn else MissingCode.NOT_FINITE))
+                continue
+            at, bounds = columns.starts[place] - first, columns.bounds(place)
+            ends = at + len(bounds), columns.starts[place + 1] - first
+            histogram = _cut(bounds, numbers, at, ends)
+            window, why, total = self._by_itself(each) if grown is None else _spread(place, bounds, grown, at, ends)
+            yield SignalValue(
+                signal=each.signal,
+                labels=each.labels,
+                value=histogram.counts[-1],
+                histogram=histogram,
+                info=each.info,
+                state=self.moment.state,
+                age_seconds=self.moment.age_seconds,
+                observed_at=self._at.wall,
+                source=each.source,
+                window=window,
+                window_missing=why,
+                running_total=None if total is None else total.count,
+                running_histogram=total,
+            )
 
     def _missing(self, signal: str, labels: OurLabels, source: str, code: MissingCode) -> SignalValue:
         """A signal that a readable body did not have: the age of that body is the age of the finding."""
@@ -107,7 +138,9 @@ class Maker:
     def _counter(self, each: PlanSeries, place: int) -> _Grown:
         vectors = self._whole() if place >= 0 else None
         if vectors is None:
-            return self._by_itself(each)
+            window, why = self._window(each)
+            total = self._chain.total(each.signal, each.labels)
+            return window, why, None if isinstance(total, Histogram) else total
         sums, totals = vectors
         column = self._frame.columns.starts[place]
         total = totals.item(column)
@@ -116,24 +149,14 @@ class Maker:
         increase = sums.deltas.item(column)
         return Window(increase=increase, seconds=sums.seconds, lossy=place in sums.resets), None, total
 
-    def _spread(self, each: PlanSeries, place: int) -> _Grown:
-        vectors = self._whole()
-        if vectors is None:
-            return self._by_itself(each)
-        sums, totals = vectors
-        columns = self._frame.columns
-        span = columns.span(place)
-        total = histogram_of(columns, place, totals[span])
-        if sums.broken(place):
-            return None, MissingCode.COUNTER_RESET, total
-        delta = histogram_of(columns, place, sums.deltas[span])
-        return window_of(delta, sums.seconds, lossy=place in sums.resets), None, total
+    def _by_itself(self, each: PlanSeries) -> _Spread:
+        total = self._chain.total(each.signal, each.labels)
+        return (*self._window(each), total if isinstance(total, Histogram) else None)
 
-    def _by_itself(self, each: PlanSeries) -> _Grown:
+    def _window(self, each: PlanSeries) -> tuple[Window | None, MissingCode | None]:
         span, longest = self._limits
         found = self._chain.window(each.signal, each.labels, self._at, span, longest)
-        total = self._chain.total(each.signal, each.labels)
-        return (found, None, total) if isinstance(found, Window) else (None, found, total)
+        return (found, None) if isinstance(found, Window) else (None, found)
 
     def _numbers(self) -> Floats:
         if self._cumulative is None:
@@ -155,7 +178,30 @@ class Maker:
     def merged(self, signal: str, parts: list[SignalValue]) -> SignalValue | None:
         """Values of several label sets of a histogram signal as one; ``None`` where they share no bound."""
         totals = self._chain.totals
-        return merged_value(parts, None if totals is None else totals.histogram(signal))
+        if totals is None:
+            return merged_value(parts, None)
+        if self._whole() is not None and len(parts) == len(totals.columns.histograms[signal]):
+            # the totals of the parts are those of all columns of the signal, which need not be cut out again
+            return merged_value(parts, totals.added(signal, [part.running_histogram for part in parts]))
+        return merged_value(parts, totals.histogram(signal))
+
+
+def _cut(bounds: tuple[float, ...], block: _Block, at: int, ends: tuple[int, int]) -> Histogram:
+    """The histogram that begins at a place of a block: its counts end at the first of ``ends``, it with the second."""
+    last, stop = ends
+    return Histogram(bounds=bounds, counts=block[at:last], sum=block[last] if stop > last else math.nan)
+
+
+def _spread(
+    place: int, bounds: tuple[float, ...], grown: tuple[Sums, _Block, _Block], at: int, ends: tuple[int, int]
+) -> _Spread:
+    """The window and the total of a histogram, where every series has the same links."""
+    sums, deltas, totals = grown
+    total = _cut(bounds, totals, at, ends)
+    if sums.broken(place):
+        return None, MissingCode.COUNTER_RESET, total
+    window = window_of(_cut(bounds, deltas, at, ends), sums.seconds, lossy=place in sums.resets)
+    return window, None, total
 
 
 class Made:

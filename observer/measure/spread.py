@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from functools import lru_cache
 
 from observer.measure.numbers import number_in
 from observer.measure.plan import Check, OurLabels, Sets, Spread
@@ -35,6 +36,12 @@ def copies_of(members: Members, labels: Labels) -> tuple[Sets, list[tuple[int, .
         process = tuple(item for item in key.labels if item[0] in labels.process)
         equal[identity(key, labels), process].append(row)
     return tuple(map(tuple, sets.values())), [tuple(rows) for rows in equal.values() if len(rows) > 1]
+
+
+@lru_cache(maxsize=1024)
+def _one(bounds: tuple[float, ...]) -> tuple[float, ...]:
+    """One object for all histograms with these bounds: to see that two have the same is then nothing."""
+    return bounds
 
 
 class Assembly:
@@ -93,7 +100,7 @@ class Assembly:
             # A summary tells how many and how much, not how they spread: one bucket that holds all.
             bounds, self._buckets[math.inf] = (math.inf,), self._counts
         made = Spread(
-            bounds=tuple(bound * self.scale for bound in bounds),
+            bounds=_one(tuple(bound * self.scale for bound in bounds)),
             buckets=tuple(self._sets(self._buckets[bound]) for bound in bounds),
             sums=self._sets(self._sums) if len(self._sums) == self._wires else (),
         )

@@ -8,7 +8,7 @@ with what is certainly in it: the observations of the largest earlier bound that
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Self
 
@@ -95,12 +95,18 @@ class Totals(msgspec.Struct, frozen=True, eq=False, gc=False):
         if signal not in self.memo:
             values, columns = self.packed.floats(), self.columns
             places = columns.histograms.get(signal, ())
-            parts = [histogram_of(columns, each, values[columns.span(each)]) for each in places]
+            return self.added(signal, [histogram_of(columns, each, values[columns.span(each)]) for each in places])
+        return self.memo[signal]
+
+    def added(self, signal: str, parts: Sequence[Histogram | None]) -> Histogram | None:
+        """`histogram` of a signal; ``parts`` are the totals of all its columns, in their order."""
+        if signal not in self.memo:
+            found = [part for part in parts if part is not None]
             if self.parked:
-                parts += [each.histogram() for each in self._gone().get(signal, ())]
-            if not parts:
+                found += [each.histogram() for each in self._gone().get(signal, ())]
+            if not found:
                 return None
-            self.memo[signal] = added(parts)
+            self.memo[signal] = added(found)
         return self.memo[signal]
 
     def _gone(self) -> dict[str, list[Parked]]:
