@@ -179,8 +179,9 @@ class Api:
 
     def _exposition(self, target: Format) -> Exposition:
         """Everything that can be rendered. What cannot be is left out and counted: one deployment, else one family."""
-        reports = self._reports()
-        shot = snapshot(reports, self._source.targets())
+        reports, whole = self._reports()
+        of_them = (target.status for report in reports for target in report.targets)
+        shot = snapshot(reports, of_them if whole else self._source.targets())
         try:
             return self._renderer.render(shot, target)
         except UNRENDERABLE as error:
@@ -223,17 +224,20 @@ class Api:
             except TimeoutError:
                 return
 
-    def _reports(self) -> list[DeploymentReport]:
+    def _reports(self) -> tuple[list[DeploymentReport], bool]:
+        """Every report with the values that the families look at, and whether none had to be left out."""
+        whole = True
         found: list[DeploymentReport] = []
         for key in self._source.keys():  # noqa: SIM118 - a source is no mapping
             try:
                 report = self._source.deployment(key, self._renderer.signals)
             except UNRENDERABLE as error:
                 self._fail("report", str(key), error)
+                whole = False
                 continue
             if report is not None:
                 found.append(report)
-        return found
+        return found, whole
 
 
 def _key(request: web.Request) -> DeploymentKey:

@@ -50,16 +50,25 @@ class Measured(msgspec.Struct, frozen=True):
             yield from self._target_rows(target)
 
     def _target_rows(self, target: TargetView) -> Iterator[Row]:
+        values = target.values.get(self.signal, ())
+        if len(values) == 1:  # nearly always, and then there is nothing to add up
+            number = self._number(values[0])
+            if number is not None:
+                yield self._key(target, values[0]), 0 + number  # a sum, as below: no zero has a sign
+            return
         groups: dict[tuple[str, ...], list[float]] = {}
-        for value in target.values.get(self.signal, ()):
+        for value in values:
             number = self._number(value)
             if number is not None:
-                labels = dict(value.labels)
-                kept = (labels.get(self.kept, ""),) if self.kept else ()
-                groups.setdefault((*target.labels, labels.get("rank", ""), *kept), []).append(number)
+                groups.setdefault(self._key(target, value), []).append(number)
         for key, parts in groups.items():
             total = sum(parts)
             yield key, total / len(parts) if self.combine is Combine.WEIGH else total
+
+    def _key(self, target: TargetView, value: SignalValue) -> tuple[str, ...]:
+        labels = dict(value.labels)
+        rank = labels.get("rank", "")
+        return (*target.labels, rank, labels.get(self.kept, "")) if self.kept else (*target.labels, rank)
 
     def _number(self, value: SignalValue) -> float | None:
         if self.counter:
@@ -269,6 +278,7 @@ FAMILIES: tuple[Family, ...] = (
         help="A role's histogram that cannot be merged because its engines share no bucket bound.",
         labels=(*ROLE, "signal"),
         rows=_bucket_mismatch,
+        signals=frozenset(signal for _, _, signal in MERGED),
     ),
     Family(
         name="observer_targets",

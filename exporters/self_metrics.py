@@ -26,6 +26,8 @@ class SelfMetrics:
         registry = self.registry
         build = Gauge("observer_build_info", "This build of the observer.", ("version", "python"), registry=registry)
         build.labels(version, python).set(1)
+        self._results: dict[tuple[str, str], Counter] = {}
+        self._by_source: dict[tuple[Histogram, str], Histogram] = {}
         self._watch_process(registry)
         self._scrapes = Counter(
             "observer_scrapes_total", "Reads of targets by result.", ("source", "result"), registry=registry
@@ -118,12 +120,22 @@ class SelfMetrics:
         self, source: str, result: str, duration_seconds: float, body_bytes: int, parse_seconds: float | None
     ) -> None:
         """One read ended. ``parse_seconds`` is ``None`` when nothing was parsed."""
-        self._scrapes.labels(source, result).inc()
-        self._duration.labels(source).observe(duration_seconds)
+        counter = self._results.get((source, result))
+        if counter is None:
+            counter = self._results[source, result] = self._scrapes.labels(source, result)
+        counter.inc()
+        self._of(self._duration, source).observe(duration_seconds)
         if body_bytes:
-            self._body.labels(source).observe(body_bytes)
+            self._of(self._body, source).observe(body_bytes)
         if parse_seconds is not None:
-            self._parse.labels(source).observe(parse_seconds)
+            self._of(self._parse, source).observe(parse_seconds)
+
+    def _of(self, family: Histogram, source: str) -> Histogram:
+        """The series of a source, looked up once: labels cost more than to count, and reads are many."""
+        found = self._by_source.get((family, source))
+        if found is None:
+            found = self._by_source[family, source] = family.labels(source)
+        return found
 
     def discarded(self, reason: str, samples: int) -> None:
         """Samples of wanted families were dropped."""

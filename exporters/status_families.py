@@ -121,6 +121,10 @@ def _stalls(snapshot: Snapshot) -> Iterator[Row]:
                 yield (*pods[stall.uid], stall.rank if stall.uid in ranked else ""), stall.seconds
 
 
+_RANKED = frozenset({"requests-running", "requests-waiting", "prompt-tokens", "generation-tokens"})
+"""Signals that every engine has, with a rank wherever it tells ranks apart."""
+
+
 def _ranked(report: DeploymentReport) -> set[str]:
     """The members whose series name ranks; the series of the others carry no rank, here as everywhere."""
     return {
@@ -207,6 +211,7 @@ STATUS_FAMILIES: tuple[Family, ...] = (
         help="For how long a rank has had work and made no progress; absent while its progress is not known.",
         labels=RANK,
         rows=_stalls,
+        signals=_RANKED,
     ),
     Family(
         name="modeldeployment_router_endpoints",

@@ -15,13 +15,10 @@ from exporters.encoding import encode
 from exporters.kept_documents import KeptDocuments
 from exporters.signals_read import DOCUMENT_SIGNALS, document_report
 from exporters.summaries import deployment_summary
-from observer.app.judging import Judging
-from observer.app.source import Source
-from observer.settings import Settings
 from router_contract.documents import Unavailable
-from router_contract.readings import FailureKind, ScrapeFailed
-from router_contract.targets import Deployment, DeploymentKey, Replica, Role, TargetKey
-from tests.fleets import KEY, HandClock, at, body, deployment, member, routed, store, take, target, ttft
+from router_contract.targets import Deployment, DeploymentKey, Replica, Role
+from tests.app.watched import Watched
+from tests.fleets import KEY, at, body, deployment, member, routed, take, ttft
 
 SECOND = ttft((0.0, 4.0, 5.0), total=2.5).replace('engine="0"', 'engine="1"').split("\n", 1)[1]
 WAITING = '# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting{engine="0"} 3\n'
@@ -48,41 +45,13 @@ ROUTER = (
 )
 
 
-class Pool:
-    """Nobody reads; some targets are shed."""
-
-    def __init__(self) -> None:
-        self.shed: tuple[TargetKey, ...] = ()
-
-    def schedule(self, key: TargetKey) -> Any:
-        class Schedule:
-            next_due = None
-            shed = key in self.shed
-
-        return Schedule()
-
-    async def refresh(self, _: Iterable[TargetKey]) -> None:
-        return None
-
-
-class World:
+class World(Watched):
     """A source over a store, and its documents."""
 
     def __init__(self, of: Deployment, pods: int = 0) -> None:
-        self.clock, self.pool, self.pods = HandClock(), Pool(), pods
-        self.store = store(self.clock)
-        self.source = Source(self.store, self.pool, Judging(self.store, Settings()), self.clock, Settings())
+        super().__init__(of)
+        self.pods = pods
         self.documents = KeptDocuments(self.source, pods)
-        self.of = of
-        self.store.set_deployments((of,), at(0))
-
-    def change(self, of: Deployment) -> None:
-        self.of = of
-        self.store.set_deployments((of,), self.clock.now())
-
-    def fail(self, name: str, detail: str) -> None:
-        told, now = target(self.of, name), self.clock.now()
-        self.store.on_failure(told, ScrapeFailed(target=told.key, at=now, kind=FailureKind.REFUSED, detail=detail))
 
     def check(self) -> None:
         """The kept document, and the summary of a report without the other signals, are those of the whole report."""
