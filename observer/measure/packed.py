@@ -68,10 +68,9 @@ def pack(numbers: Floats) -> Packed:
 def _of_kind(numbers: Floats, small: Floats, kind: type[np.unsignedinteger]) -> Packed:
     """Packed as one type: ``small`` are the numbers that it can hold, 0 where it cannot."""
     whole = small.astype(kind)
-    apart = whole != numbers
-    if not apart.any():
+    (places,) = (whole != numbers).nonzero()
+    if not len(places):
         return Packed(len(numbers), whole)
-    places = np.flatnonzero(apart)
     if len(places) * 2 > len(numbers):
         return Packed(len(numbers), parts=numbers)
     return Packed(len(numbers), whole, places.astype(np.uint32), numbers[places])
