@@ -7,6 +7,10 @@ import math
 
 from router_contract.targets import TargetKey
 
+TOGETHER = 8
+LONGEST_GRAIN = 0.05
+GRAINS = 40
+
 
 def offset(key: TargetKey, period: float) -> float:
     """The target's shift inside the period, from 0 up to but not including it; the same in every process."""
@@ -26,3 +30,12 @@ def slot_after(now: float, shift: float, period: float) -> int:
 def moment(slot: int, shift: float, period: float) -> float:
     """When a slot begins."""
     return shift + slot * period
+
+
+def grain(period: float, members: int) -> float:
+    """Turns begin at multiples of this many seconds, so at most so much late: about `TOGETHER` of them at once.
+
+    What a process does after each sleep costs twice what it costs again right after: nothing is in the caches any more.
+    Few at once, because they are also worked through at once.
+    """
+    return min(TOGETHER * period / max(members, TOGETHER), LONGEST_GRAIN, period / GRAINS)

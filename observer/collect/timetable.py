@@ -1,5 +1,7 @@
 """When each of many entries has its turn: slots of one period, shifted by identity, kept by one timer for all.
 
+Slots that are close together begin together (`observer.collect.schedule.grain`): a process that wakes is expensive.
+
 An entry costs a task only while its turn runs. It never has two turns at once; slots that pass during one are skipped.
 """
 
@@ -13,11 +15,11 @@ import math
 from abc import ABC, abstractmethod
 
 from observer.clock import Clock
-from observer.collect.schedule import moment, slot_after
+from observer.collect.schedule import grain, moment, slot_after
 from observer.supervise import Child, Supervisor
 
-GRAIN = 0.001
-"""Seconds: a turn begins never early and at most so much late, apart from what the event loop is late itself."""
+_TICK = 0.001
+"""Seconds: what the event loop's timers can tell apart; a turn never begins early."""
 _NONE = -1
 
 
@@ -64,17 +66,21 @@ class Timetable:
         self._armed = math.inf
         self._fired = -math.inf
         self._keeper: Child | None = None
+        self._members = 0
+        self._grain = grain(period, 0)
 
     def add(self, entry: Entry) -> None:
         """The entry has turns from its next slot on."""
         if self._keeper is None:
             self._keeper = self._supervisor.start(self._what, self._keep)
+        self._count(1)
         self._plan(entry, self._clock.now().mono)
 
     async def remove(self, *entries: Entry) -> None:
         """The entries have no turn any more. On return none of theirs is under way."""
         for entry in entries:
             entry.number = _NONE
+        self._count(-len(entries))
         await self._supervisor.stop(*entries)
 
     def poke(self, entry: Entry) -> None:
@@ -90,7 +96,7 @@ class Timetable:
             self._fired = -math.inf
             self._armed = due = self._lines[0][0] if self._lines else math.inf
             left = max(0.0, due - self._clock.now().mono)
-            timer = None if due == math.inf else loop.call_later(math.ceil(left / GRAIN) * GRAIN, self._fire, due)
+            timer = None if due == math.inf else loop.call_later(math.ceil(left / _TICK) * _TICK, self._fire, due)
             try:
                 await self._alarm.wait()
             finally:
@@ -119,6 +125,10 @@ class Timetable:
         slot = slot_after(now, entry.shift, self._period)
         return slot if entry.slot is None else max(slot, entry.slot + 1)
 
+    def _count(self, more: int) -> None:
+        self._members += more
+        self._grain = grain(self._period, self._members)
+
     def _over(self, entry: Entry, pause: float) -> None:
         """A turn has ended; ``pause`` seconds are to pass before the next."""
         if entry.number == _NONE:
@@ -131,7 +141,7 @@ class Timetable:
         """Its next turn is at its next slot from a moment on, or at that moment if an extra one is asked for."""
         entry.planned = self._next(entry, begin)
         entry.next_due = moment(entry.planned, entry.shift, self._period)
-        self._write(entry, begin if entry.wanted else entry.next_due)
+        self._write(entry, begin if entry.wanted else math.ceil(entry.next_due / self._grain) * self._grain)
 
     def _write(self, entry: Entry, when: float) -> None:
         entry.number = next(self._numbers)
