@@ -140,6 +140,8 @@ class _Sum:
         out = values.take(self._rows)
         if self._copies is not None:
             out = np.maximum.reduceat(out, self._copies)
+        if not self.adds:
+            return out
         # What overflows here is found by `unusable`.
         with np.errstate(over="ignore", invalid="ignore"):
             if self._parts is not None:

@@ -232,7 +232,7 @@ class Extractor:
                 columns=columns,
                 shape=reading.shape,
                 levels=levels,
-                packed=pack(cumulative),
+                packed=pack(cumulative, sound=True),
                 problems=told,
             )
         return _with_faults(reading, plan, columns, cumulative)

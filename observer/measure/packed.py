@@ -46,13 +46,16 @@ class Packed(msgspec.Struct, frozen=True, eq=False, gc=False):
         return sum(part.nbytes for part in (self.whole, self.places, self.parts) if part is not None)
 
 
-def pack(numbers: Floats) -> Packed:
-    """These numbers; an array that cannot be packed (with a NaN, or below 0) is kept as it is, so it must not change."""
+def pack(numbers: Floats, *, sound: bool = False) -> Packed:
+    """These numbers; an array that cannot be packed (with a NaN, or below 0) is kept as it is, so it must not change.
+
+    ``sound`` says that none of them is a NaN or below 0.
+    """
     width = len(numbers)
     if not width:
         return Packed(0)
     most = np.maximum.reduce(numbers)
-    if not np.minimum.reduce(numbers) >= 0.0:
+    if not sound and not np.minimum.reduce(numbers) >= 0.0:
         return Packed(width, parts=numbers)
     if most == 0.0:
         return Packed(width)

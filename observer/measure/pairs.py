@@ -25,6 +25,8 @@ Key = tuple[str, OurLabels]
 _ROUNDING: Final = 1e-9
 _MOMENTS: Final = 200
 """How many moments of growth a tail tells apart; each of them is the newest of a series."""
+_TIDY: Final = 16
+"""After so many reads moments are forgotten that are the newest of no series."""
 
 
 class Step(IntEnum):
@@ -101,9 +103,18 @@ class Moved(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     def after(self, grew: npt.NDArray[np.bool_], at: float) -> Moved:
         """After a read at ``at`` in which these series grew."""
-        if len(self.times) > _MOMENTS:
-            return Moved.of([self.times[index] for index in self.which.tolist()]).after(grew, at)
-        return Moved((*self.times, at), np.where(grew, np.uint8(len(self.times)), self.which))
+        before = self._tidy() if len(self.times) % _TIDY == 0 else self
+        return Moved((*before.times, at), np.where(grew, np.uint8(len(before.times)), before.which))
+
+    def _tidy(self) -> Moved:
+        """The same without moments that are no longer the last of any series."""
+        used = np.bincount(self.which, minlength=len(self.times)) > 0
+        used[0] = True  # never
+        if np.count_nonzero(used) > _MOMENTS:
+            return Moved.of([self.times[index] for index in self.which.tolist()])
+        places = np.cumsum(used) - 1
+        times = tuple(time for time, kept in zip(self.times, used.tolist(), strict=True) if kept)
+        return Moved(times, places.astype(np.uint8)[self.which])
 
     @property
     def nbytes(self) -> int:
@@ -156,7 +167,7 @@ def repeat(tail: Tail, packed: Packed, at: float) -> Pair:
     moved = tail.moved
     if len(columns.series):
         moved = moved.after(np.add.reduceat(deltas, columns.begins) > 0, at)
-    link = Link(columns, tail.at, at, pack(deltas), steps)
+    link = Link(columns, tail.at, at, pack(deltas, sound=True), steps)
     return Pair(link, deltas, Tail(tail.plan, columns, packed, moved, at), steps is not None)
 
 

@@ -70,7 +70,7 @@ class Totals(msgspec.Struct, frozen=True, eq=False, gc=False):
             deltas = deltas.copy()
             for place in without:
                 deltas[self.columns.span(place)] = 0.0
-        return Totals(self.columns, pack(self.packed.floats() + deltas), self.parked)
+        return Totals(self.columns, pack(self.packed.floats() + deltas, sound=True), self.parked)
 
     def of_series(self, signal: str, labels: OurLabels) -> float | Histogram | None:
         """One series' total; ``None`` for one that is not in the newest read."""

@@ -58,7 +58,7 @@ def test_many_moments_of_growth_take_no_more_and_more() -> None:
         grew = np.arange(50) == number % 49
         moved = moved.after(grew, float(number))
         plain = np.where(grew, float(number), plain)
-        assert len(moved.times) <= 256
+        assert len(moved.times) <= 64 + 16
     np.testing.assert_array_equal([moved.at(place) for place in range(50)], plain)
 
 
