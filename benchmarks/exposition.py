@@ -33,6 +33,7 @@ import orjson  # noqa: E402
 import prometheus_client  # noqa: E402
 from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
 
+from observer.collect.allocator import tune_allocator  # noqa: E402
 from observer.measure.exposition import Reader, Reading  # noqa: E402
 from observer.measure.planner import wanted_families  # noqa: E402
 from router_contract.catalog import TABLES  # noqa: E402
@@ -264,6 +265,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the JSON line to this file too")
     arguments = parser.parse_args()
     rounds = max(arguments.rounds, 3)
+    tune_allocator()
     results = [*synthetic(rounds), *real(rounds)]
     first = results[0]["ratios"]
     line = json.dumps(

@@ -10,7 +10,7 @@ never wrong.
 from __future__ import annotations
 
 from bisect import bisect
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Final
 
 import numpy as np
@@ -37,11 +37,18 @@ class Wanted:
         self._at: dict[int, tuple[frozenset[bytes], tuple[bytes, ...]]] = {}
         self._windows: dict[bytes, Window | None] = {}
 
-    def touches(self, name: bytes) -> bool:
-        """Whether a wanted name begins with ``name`` or ``name`` with a wanted one, so that prefixes prove nothing."""
-        place = bisect(self.names, name)
-        follows = self.names[place : place + 1]
-        return name.startswith(self._any) or bool(follows and follows[0].startswith(name))
+    def near(self, families: list[str]) -> tuple[list[bytes], list[bool]]:
+        """The names as bytes, and for each whether a wanted name begins with it or it with one: then it proves nothing."""
+        names = [family.encode() for family in families]
+        near = list(map(bytes.startswith, names, repeat(self._any)))
+        # Seldom does any name begin a wanted one, so first they are asked together.
+        others = tuple(name for name, known in zip(names, near, strict=True) if not known)
+        if any(map(bytes.startswith, self.names, repeat(others))):
+            near = [
+                known or any(map(bytes.startswith, self.names, repeat(name)))
+                for name, known in zip(names, near, strict=True)
+            ]
+        return names, near
 
     def window(self, text: bytes) -> Window | None:
         """8 bytes of ``text`` that stand at that place in no wanted name, or ``None`` when there are none.

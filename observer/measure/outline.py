@@ -37,10 +37,12 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
     """What all comment and blank lines of a body say together.
 
     ``headings`` stand beside the special lines, ``None`` for any other; ``faults`` are ``(family, what, place)``.
+    ``pairs`` are the headings of families where each has a HELP and a TYPE line and there are no others, else empty.
     """
 
     special: list[bytes]
     headings: list[Heading | None]
+    pairs: list[Heading] = msgspec.field(default_factory=list)
     types: dict[str, str]
     faults: tuple[tuple[str, str, int], ...]
     samples: frozenset[int]
@@ -69,9 +71,18 @@ class Memory:
         types = {name.decode(): kind.decode() for name, kind in found}
         if 2 * len(found) != len(special) or len(types) != len(found):
             return self._read_each(special)
-        pairs = map(self._heading, types)
-        headings: list[Heading | None] = [heading for heading in pairs for _ in range(2)]
-        return Outline(special=special, headings=headings, types=types, faults=(), samples=frozenset(), ended=False)
+        pairs = self._headings(list(types))
+        headings: list[Heading | None] = [None] * len(special)
+        headings[::2] = headings[1::2] = pairs
+        return Outline(
+            special=special,
+            headings=headings,
+            pairs=pairs,
+            types=types,
+            faults=(),
+            samples=frozenset(),
+            ended=False,
+        )
 
     def _read_each(self, special: list[bytes]) -> Outline:
         headings: list[Heading | None] = []
@@ -91,7 +102,7 @@ class Memory:
                 continue
             keyword, family, rest = header
             if last is None or last.family != family:
-                last = self._heading(family)
+                [last] = self._headings([family])
             headings.append(last)
             declared = types.setdefault(family, "")
             if keyword == b"TYPE":
@@ -108,8 +119,8 @@ class Memory:
             ended=ended,
         )
 
-    def _heading(self, family: str) -> Heading:
-        name = family.encode()
-        wanted = family in self.wanted
-        apart = not wanted and not self.names.touches(name)
-        return Heading(family, wanted, name if apart else name + b"{")
+    def _headings(self, families: list[str]) -> list[Heading]:
+        return [
+            Heading(family, family in self.wanted, name + b"{" * near)
+            for family, name, near in zip(families, *self.names.near(families), strict=True)
+        ]

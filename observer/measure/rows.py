@@ -20,6 +20,7 @@ _STRUCTURE = re.compile(
     rb"[a-zA-Z_:][a-zA-Z0-9_:]*\{[a-zA-Z_:][a-zA-Z0-9_:]*=(?:\",[a-zA-Z_:][a-zA-Z0-9_:]*=)*\Z",
 )
 _STRUCTURES_KEPT = 4096
+_NO_VALUES: Floats = np.zeros(0)
 
 
 class Block(msgspec.Struct):
@@ -64,7 +65,7 @@ class Rows:
 
     def __init__(self) -> None:
         self.prefixes: list[bytes] = []
-        self.values: Floats = np.zeros(0)
+        self.values: Floats = _NO_VALUES
         self.stamps: list[float | None] = []
         self.lines: Sequence[int] = []
         self.runs: list[tuple[int, int]] = []

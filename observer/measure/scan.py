@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
@@ -43,11 +42,15 @@ class Scan:
     def __init__(self, body: bytes, starts: Indices, memory: Memory) -> None:
         self.body = body
         self.starts = starts
-        self._edges: list[int] = starts.tolist()
         self.count = len(starts) - 1
-        self.special = special_lines(body, starts)
+        special = special_lines(body, starts)
+        self.special: list[int] = special.tolist()
+        self._begins: list[int] = starts[special].tolist()
+        self._ends: list[int] = starts[special + 1].tolist()
         self.memory = memory
-        self.outline = memory.outline([self.line(index) for index in self.special])
+        self.outline = memory.outline(
+            [body[begin : end - 1] for begin, end in zip(self._begins, self._ends, strict=True)]
+        )
         self.types = self.outline.types
         self.rows: dict[str, Rows] = {}
         self.broken: dict[str, Problem] = {}
@@ -66,7 +69,7 @@ class Scan:
 
     def line(self, index: int) -> bytes:
         """One line without its newline."""
-        return self.body[self._edges[index] : self._edges[index + 1] - 1]
+        return self.body[self.starts[index] : self.starts[index + 1] - 1]
 
     def run(self, *, closed: bool) -> None:
         """Walk the body: metadata is known (a sample's family can depend on a later TYPE line), now every line.
@@ -76,6 +79,14 @@ class Scan:
         for family, what, place in self.outline.faults:
             self._break(family, ProblemKind.MALFORMED, what, self.special[place])
         self._read = self._read_plain()
+        if not (closed and self._walk_plain()):
+            self._walk()
+        if not closed:
+            self._check_end()
+        for family, rows in self.rows.items():
+            self._finish(family, rows)
+
+    def _walk(self) -> None:
         cursor = 0
         for place, (index, heading) in enumerate(zip(self.special, self.outline.headings, strict=True)):
             if cursor < index:
@@ -90,10 +101,40 @@ class Scan:
                 self._give(self._owner_at(index), index, cursor)
         if cursor < self.count:
             self._segment(cursor, self.count)
-        if not closed:
-            self._check_end()
-        for family, rows in self.rows.items():
-            self._finish(family, rows)
+
+    def _walk_plain(self) -> bool:
+        """The same for a body of families that each have two lines of metadata, then samples of their own and no others.
+
+        False, and nothing done, for any other body.
+        """
+        special = self.special
+        if not self.outline.pairs or special[0] or special[1::2] != [index + 1 for index in special[::2]]:
+            return False
+        lasts = [*special[2::2], self.count]
+        begins, stops = self._ends[1::2], [*self._begins[2::2], len(self.body)]
+        rows: dict[str, Rows] = {}
+        gaps: list[tuple[int, int, bytes]] = []
+        for heading, index, last, begin, stop in zip(
+            self.outline.pairs, special[1::2], lasts, begins, stops, strict=True
+        ):
+            first = index + 1
+            if first == last:
+                continue
+            if not heading.wanted:
+                text = heading.passed
+                if self.body.count(b"\n" + text, begin - 1, stop - 1) != last - first:
+                    # A name that has to end may also do so without labels.
+                    text = heading.passed.removesuffix(b"{") + b" "
+                    if self.body.count(b"\n" + text, begin - 1, stop - 1) != last - first:
+                        return False
+                gaps.append((first, last, text))
+                continue
+            read = self._read.get(first)
+            if read is None or not self._are_of(heading.family, read.names):
+                return False
+            rows[heading.family] = read
+        self.rows, self.gaps = rows, gaps
+        return True
 
     def _segment(self, first: int, last: int) -> None:
         """Lines that begin with a name, with no metadata between them. Most segments are of the current family."""
@@ -120,13 +161,15 @@ class Scan:
         What is not among them is read line by line.
         """
         limits, known = self.memory.limits, self.memory.structures
-        long = np.flatnonzero(np.diff(self.starts) > min(limits.line_bytes, limits.label_value)).tolist()
+        lengths = self.starts[1:] - self.starts[:-1]
+        most = min(limits.line_bytes, limits.label_value)
+        long = np.flatnonzero(lengths > most).tolist() if int(lengths.max(initial=0)) > most else []
         found: dict[int, Rows] = {}
         fresh: list[Segment] = []
-        for family, first, last in self._wanted_segments():
+        for family, first, last, begin, stop in self._wanted_segments():
             if last - first > limits.family_series or any(first <= index < last for index in long):
                 continue
-            text = self.body[self._edges[first] : self._edges[last] - 1]
+            text = self.body[begin : stop - 1]
             rows = Rows.repeated(family, first, last, text, known)
             if rows is None:
                 fresh.append(Segment(family, first, last, text))
@@ -134,16 +177,23 @@ class Scan:
                 found[first] = rows
         return found | read_together(fresh, known)
 
-    def _wanted_segments(self) -> Iterator[tuple[str, int, int]]:
-        """``(family, first line, last + 1)`` of what stands between two special lines under a wanted family's metadata."""
+    def _wanted_segments(self) -> Iterator[tuple[str, int, int, int, int]]:
+        """What stands between two special lines under a wanted family's metadata.
+
+        The family, the first line, the last + 1, and where they begin and end in the body.
+        """
         heading: Heading | None = None
-        for (index, after), here in zip(pairwise([*self.special, self.count]), self.outline.headings, strict=True):
+        afters = [*self.special[1:], self.count]
+        stops = [*self._begins[1:], len(self.body)]
+        for index, here, after, begin, stop in zip(
+            self.special, self.outline.headings, afters, self._ends, stops, strict=bool(self.special)
+        ):
             heading = here or heading
-            if heading is not None and heading.wanted and index + 1 < after:
-                yield heading.family, index + 1, after
+            if heading is not None and heading.wanted and begin < stop:
+                yield heading.family, index + 1, after, begin, stop
 
     def _all_begin(self, first: int, last: int, text: bytes) -> bool:
-        begin, end = self._edges[first], self._edges[last] - 1
+        begin, end = int(self.starts[first]), int(self.starts[last]) - 1
         return self.body.startswith(text, begin) and self.body.count(b"\n" + text, begin, end) == last - first - 1
 
     def _owner_at(self, index: int) -> str | None:
@@ -171,8 +221,12 @@ class Scan:
         return None
 
     def _allows(self, family: str, name: str) -> bool:
+        return self._are_of(family, {name})
+
+    def _are_of(self, family: str, names: set[str]) -> bool:
+        """Whether these are sample names of a family of its type."""
         suffixes = _SUFFIXES.get(self.types.get(family, ""), _UNDECLARED)
-        return name.startswith(family) and name[len(family) :] in suffixes
+        return all(name.startswith(family) and name[len(family) :] in suffixes for name in names)
 
     def _take(self, family: str, first: int, last: int) -> bool:
         """Take a segment as samples of one family; False, and nothing taken, where a closer look is needed."""
@@ -182,7 +236,7 @@ class Scan:
             rows = self._read.get(first) or Rows.read(family, self.lines[first:last], first, self.memory.structures)
         except LineError:
             return False
-        if not all(self._allows(family, name) for name in rows.names):
+        if not self._are_of(family, rows.names):
             return False
         self._append(family, rows, first)
         return True

@@ -8,6 +8,7 @@ plain lines.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import repeat
 
 import msgspec
@@ -15,10 +16,11 @@ import msgspec
 from observer.measure.rows import Rows, Structures
 from observer.measure.words import parse_numbers
 
-_WHOLE = re.compile(
-    # Every quoted text is one quote here.
-    rb'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{([a-zA-Z_:][a-zA-Z0-9_:]*="(?:,[a-zA-Z_:][a-zA-Z0-9_:]*=")*)\})?\Z',
+_LABELS = re.compile(
+    # Every quoted text is one quote here, and one blank stands at the end.
+    rb'\{([a-zA-Z_:][a-zA-Z0-9_:]*="(?:,[a-zA-Z_:][a-zA-Z0-9_:]*=")*)\} ',
 )
+_IN_NAMES = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:"
 _WHOLES_KEPT = 4096
 
 
@@ -42,22 +44,20 @@ def read_together(segments: list[Segment], known: Structures) -> dict[int, Rows]
         return read_together(plain, known)
     if not text:
         return {}
-    lines = text.split(b"\n")
-    heads, _, numbers = zip(*map(bytes.rpartition, lines, repeat(b" ")), strict=True)
-    parts = b"\n".join(heads).split(b'"')
+    count = sum([each.last - each.first for each in segments])
+    prefixes, numbers = _cut(text, count)
+    parts = b"\n".join(prefixes).split(b'"')
     structures = b'"'.join(parts[::2]).split(b"\n")
     # A newline between quotes is none of these, so with as many structures as lines every line has whole quoted texts.
-    if not len(parts) & 1 or len(structures) != len(lines):
+    if not len(parts) & 1 or len(structures) != count:
         return _apart(segments, known)
-    names = {structure: _name(structure, known) for structure in set(structures)}
-    odd = {structure for structure, name in names.items() if not name}
+    names, odd = _names(set(structures), known)
     if odd:
         return read_together(_without(odd, segments, structures), known)
-    values = parse_numbers(b",".join(numbers), len(lines))
+    values = parse_numbers(b",".join(numbers), count)
     if values is None:
         return _apart(segments, known)
-    prefixes = (b" \n".join(heads) + b" ").split(b"\n")
-    unique = len(set(prefixes)) == len(prefixes)
+    unique = len(set(prefixes)) == count
     found: dict[int, Rows] = {}
     start = 0
     for each in segments:
@@ -68,6 +68,19 @@ def read_together(segments: list[Segment], known: Structures) -> dict[int, Rows]
     return found
 
 
+def _cut(text: bytes, count: int) -> tuple[list[bytes], Sequence[bytes]]:
+    """What each of ``count`` lines begins with, up to its last blank, and what stands behind that.
+
+    Whether there is such a blank is for the caller to see: there may be less of both.
+    """
+    # Cut behind every blank and newline. As many blanks as lines and no newline behind a blank's text: one in each line.
+    pieces = text.replace(b"\n", b"\n\0").replace(b" ", b" \0").split(b"\0")
+    if len(pieces) == 2 * count:
+        return pieces[::2], pieces[1::2]
+    heads, blanks, numbers = zip(*map(bytes.rpartition, text.split(b"\n"), repeat(b" ")), strict=True)
+    return list(map(bytes.__add__, heads, blanks)), numbers
+
+
 def _apart(segments: list[Segment], known: Structures) -> dict[int, Rows]:
     """Each segment by itself, so that a fault costs only its own."""
     found: dict[int, Rows] = {}
@@ -76,24 +89,32 @@ def _apart(segments: list[Segment], known: Structures) -> dict[int, Rows]:
     return found
 
 
-def _name(structure: bytes, known: Structures) -> str:
-    """The sample name of a line of a structure; empty where the line is no plain one."""
-    name = known.wholes.get(structure)
-    if name is None:
-        found = _WHOLE.match(structure)
-        if found is None:
-            return ""
-        labels = found[2][:-2].split(b'=",') if found[2] else []
-        if (
-            len(set(labels)) < len(labels)
-            or len(labels) > known.labels
-            or any(map(bytes.startswith, labels, repeat(b"__")))
-        ):
-            return ""
-        name = found[1].decode()
-        if len(known.wholes) < _WHOLES_KEPT:
-            known.wholes[structure] = name
-    return name
+def _names(structures: set[bytes], known: Structures) -> tuple[dict[bytes, str], set[bytes]]:
+    """The sample name of the lines of each structure, and the structures that no plain line has (then not all names)."""
+    names = {structure: known.wholes[structure] for structure in structures & known.wholes.keys()}
+    fresh = structures - names.keys()
+    # A bare name ends in the blank before its number. That lines begin with a letter was seen before.
+    cut = {each: each.partition(b"{")[0].removesuffix(b" ") for each in fresh}
+    fits = {rest: _fit(rest, known.labels) for rest in {each[len(name) :] for each, name in cut.items()}}
+    if not all(fits.values()) or not all(cut.values()) or b"".join(cut.values()).translate(None, _IN_NAMES):
+        return names, {
+            each
+            for each, name in cut.items()
+            if not fits[each[len(name) :]] or not name or name.translate(None, _IN_NAMES)
+        }
+    new = {each: name.decode() for each, name in cut.items()}
+    if len(known.wholes) + len(new) <= _WHOLES_KEPT:
+        known.wholes.update(new)
+    return names | new, set()
+
+
+def _fit(text: bytes, most: int) -> bool:
+    """Whether a structure may go on like this behind its name."""
+    found = _LABELS.fullmatch(text)
+    if found is None:
+        return text == b" "
+    labels = found[1][:-2].split(b'=",')
+    return len(set(labels)) == len(labels) <= most and not any(map(bytes.startswith, labels, repeat(b"__")))
 
 
 def _without(odd: set[bytes], segments: list[Segment], structures: list[bytes]) -> list[Segment]:

@@ -70,10 +70,9 @@ def line_starts(body: bytes) -> Indices:
     return starts
 
 
-def special_lines(body: bytes, starts: Indices) -> list[int]:
+def special_lines(body: bytes, starts: Indices) -> Indices:
     """The lines that do not begin with a letter of a metric name: comments, blank lines, quoted names."""
-    special: list[int] = np.flatnonzero(_LEADS[np.frombuffer(body, np.uint8)[starts[:-1]]]).tolist()
-    return special
+    return np.flatnonzero(_LEADS[np.frombuffer(body, np.uint8)[starts[:-1]]])
 
 
 def words_at(body: bytes, places: Indices, width: int = WORD) -> Words:
