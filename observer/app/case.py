@@ -17,7 +17,7 @@ from observer.app.held import Held, key_of, members_of
 from observer.fleet import Record
 from observer.judge.conditions_ours import fresh_word
 from observer.judge.convergence import Selection, read_selection
-from observer.judge.digest import MemberDigest, deployment_digest, member_digest, views_until
+from observer.judge.digest import MemberDigest, deployment_digest, member_digest, told_decides, views_until
 from observer.judge.inflight import router_inflight
 from observer.judge.judgement import judge
 from observer.judge.standing import Standing, answers, rank_standing, refused_since_answer
@@ -131,7 +131,7 @@ class Case:
         return DeploymentInputs(
             deployment=plan.deployment,
             facts=held.facts,
-            members=tuple(each for each in self._seen if each is not None),
+            members=tuple(filter(None, self._seen)),
             views=held.views,
             proof=held.proof,
             freshness=evidence.freshness(((name, record) for name, record in read if record is not None), now),
@@ -192,7 +192,7 @@ class Case:
         return read | asked | self._tell(plan, held, before, now)
 
     def _tell(self, plan: _Plan, held: Held, before: list[MemberEvidence | None], now: Instant) -> set[int]:
-        """Add what routers and KV-event streams say of members; the places where that is new."""
+        """Add what routers and KV-event streams say of members; the places where that may decide something new."""
         if now.mono >= self._views_until or self._viewed is not held.views:
             inputs = self._inputs(plan, held, (), now)
             self._viewed = held.views
@@ -205,10 +205,13 @@ class Case:
         self._told = bool(self._inflight or dialable)
         changed = set()
         for place, seen in enumerate(self._seen):
-            told = None if seen is None else evidence.with_told(seen, before[place], self._inflight, dialable, now)
+            if seen is None:
+                continue
+            told = evidence.with_told(seen, before[place], self._inflight, dialable, now)
             if told is not seen:
                 self._seen[place] = told
-                changed.add(place)
+                if told_decides(seen, told):
+                    changed.add(place)
         return changed
 
     def _digest(self, plan: _Plan, held: Held, changed: set[int], now: Instant) -> bool:

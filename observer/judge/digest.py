@@ -69,6 +69,18 @@ def member_digest(evidence: MemberEvidence, now: Instant, policy: JudgePolicy) -
     return MemberDigest(decides, standing, until)
 
 
+def told_decides(before: MemberEvidence, after: MemberEvidence) -> bool:
+    """Whether what routers and KV-event streams newly say of a member can change its digest.
+
+    Requests at routers are asked only where the member's own gauges show none (`rank_standing`).
+    """
+    if before.events_dialable is not after.events_dialable:
+        return True
+    asked = len(after.ranks) == 1 and not after.ranks[0].work
+    counted = bool(before.router_inflight) is not bool(after.router_inflight)
+    return asked and (counted or before.inflight_since != after.inflight_since)
+
+
 def earlier(until: float, edge: float, mono: float) -> float:
     """The earlier of a time and a threshold that ``mono`` has not surely passed."""
     return min(until, edge - MARGIN) if mono <= edge + MARGIN else until

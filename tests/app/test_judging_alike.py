@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
@@ -402,9 +402,9 @@ class Alike(RuleBasedStateMachine):
             running = int(busy)
             self.take(key, name, body(running=running, tokens=10 + self.tokens, start=50.0, more=WAITING))
             self.tell(key, name, healthy=True, listed="m")
-        for router, given in enumerate(choice or ()):
+        for router, seen in enumerate(choice or ()):
             self.take(key, f"router-{router}", body())
-            self.select(key, router, given)
+            self.select(key, router, seen)
         self.one_pass(ask=False)
         self.seconds += 0.5
         self.one_pass(ask=True)
@@ -441,4 +441,44 @@ class Alike(RuleBasedStateMachine):
 TestAlike = Alike.TestCase
 TestAlike.settings = settings(
     max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_one_change_of_a_deployment_that_is_well(data: st.DataObject) -> None:
+    """Where everything was settled, the one thing that changes is all that judging has to notice."""
+    both, key = Alike(), KEYS[0]
+    both.begin(routers=data.draw(st.sampled_from((0, 1, 1, 2))))
+    both.tell_facts(key, data.draw(st.sampled_from(FACTS)))
+    routers = data.draw(st.sampled_from((0, 1, 1, 2)))
+    both.fleet[key] = plain(key, routers, data.draw(st.sampled_from((Ready.UNKNOWN, Ready.TRUE))))
+    both.store.set_deployments(both.fleet.values(), both.now())
+    choice = data.draw(st.sampled_from((None, *CHOICES)))
+    busy = data.draw(st.booleans())
+    for _ in range(3):
+        both.tokens += 1
+        both.round(key, 2.0, NAMES, busy=busy, choice=choice)
+    change = data.draw(st.sampled_from(CHANGES))
+    change(both, data)
+    both.judge(data.draw(st.sampled_from((0.5, 1.0, 7.0, 16.0, 61.0))), ask=False)
+    both.judge(1.0, ask=True)
+
+
+CHANGES = (
+    lambda both, data: both.take(KEYS[0], data.draw(names), data.draw(bodies())),
+    lambda both, data: both.fault(KEYS[0], data.draw(names), data.draw(st.sampled_from(FAILURES))),
+    lambda both, data: both.fault(KEYS[0], "router-0", FailureKind.REFUSED),
+    lambda both, data: both.tell(KEYS[0], data.draw(names), healthy=data.draw(st.booleans()), listed=None),
+    lambda both, data: both.tell(KEYS[0], data.draw(names), healthy=True, listed=data.draw(st.sampled_from("mn"))),
+    lambda both, data: both.select(KEYS[0], 0, data.draw(rows())),
+    lambda both, data: both.select(KEYS[0], 0, data.draw(st.sampled_from(CHOICES))[0]),
+    lambda both, data: both.lose_view(KEYS[0], 0, "Timeout"),
+    lambda both, data: both.prove(KEYS[0], data.draw(st.none() | st.sets(names))),
+    lambda both, data: both.tell_facts(KEYS[0], data.draw(st.none() | st.sampled_from(FACTS))),
+    lambda both, data: both.others_say(KEYS[0], data.draw(st.integers(0, len(EXTRA) - 1))),
+    lambda both, data: both.stream(KEYS[0], data.draw(names), data.draw(st.sampled_from(StreamState))),
+    lambda both, data: both.discover(data, KEYS[0]),
+    lambda both, data: both.restart(KEYS[0]),
+    lambda both, data: None,
 )
