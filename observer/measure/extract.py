@@ -104,12 +104,15 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
         """The labels and the number of each readable series of a signal, as `series` has them, without making any."""
         if signal in self.columns.histograms:
             return tuple((each.labels, each.value) for each in self.series(signal))
-        found = [
-            (level.series.labels, number_of(level, self.levels))
-            for level in self.columns.levels.of_signal.get(signal, ())
-            if level.series.family not in self.torn
-        ]
-        return tuple((labels, number) for labels, number in found if number is not None and not math.isnan(number))
+        found: list[tuple[OurLabels, float]] = []
+        for level in self.columns.levels.of_signal.get(signal, ()):
+            each = level.series
+            if self.torn and each.family in self.torn:
+                continue
+            number = number_of(level, self.levels)
+            if number is not None and not math.isnan(number):
+                found.append((each.labels, number))
+        return tuple(found)
 
     def series(self, signal: str) -> tuple[Series, ...]:
         """The readable series of a signal; empty when there is none (`missing` says why)."""
@@ -155,16 +158,17 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
     def missing(self, signal: str) -> MissingCode | None:
         """Why a signal has no series; ``None`` when it has one. A signal of no term of the version is absent too."""
-        if self.numbers(signal):
-            return None
-        codes = {code for _, code in self.gaps(signal)}
-        if signal in self.plan.unreadable or MissingCode.UNREADABLE in codes:
+        if signal in self.plan.series:
+            if self.numbers(signal):
+                return None
+            codes = {code for _, code in self.gaps(signal)}
+            if signal in self.plan.unreadable or MissingCode.UNREADABLE in codes:
+                return MissingCode.UNREADABLE
+            return MissingCode.NOT_FINITE if codes else MissingCode.ABSENT
+        if signal in self.plan.unreadable:
             return MissingCode.UNREADABLE
-        if codes:
-            return MissingCode.NOT_FINITE
         term = self.plan.terms.get(signal)
-        series = self.plan.series.get(signal, ())
-        if not series and term is not None and term.paired is not None and self.numbers(term.paired):
+        if term is not None and term.paired is not None and self.numbers(term.paired):
             kind = SIGNALS[signal].kind
             return MissingCode.HISTOGRAM_NOT_YET if kind is Kind.HISTOGRAM else MissingCode.COUNTER_NOT_YET
         return MissingCode.ABSENT
