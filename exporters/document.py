@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from exporters.combine import Level, Moved, levels, moved
@@ -61,12 +62,12 @@ def metrics_document(report: DeploymentReport, pods: int = 0) -> ModelDeployment
         section: sorted((entry for of, entry in windows if of is section), key=lambda entry: (entry.pod, entry.name))
         for section in (Section.LATENCY, Section.TRAFFIC, Section.TRANSFER)
     }
-    levels = gauges(people, [(part, None) for part in parts], report.at)
+    shown = gauges(people, _columns(parts), report.at)
     return ModelDeploymentMetrics(
         metadata=Metadata(name=report.key.name, namespace=report.key.namespace),
         timestamp=rfc3339(report.at.wall),
-        processing=_or_unset(levels[Section.PROCESSING]),
-        queueing=_or_unset(levels[Section.QUEUEING]),
+        processing=_or_unset(shown[Section.PROCESSING]),
+        queueing=_or_unset(shown[Section.QUEUEING]),
         cache_hits=_or_unset(sorted(caches, key=lambda entry: (entry.pod, entry.scope))),
         latency=_or_unset(by_pod[Section.LATENCY]),
         traffic=_or_unset(by_pod[Section.TRAFFIC]),
@@ -127,39 +128,58 @@ def _why_unread(pod: Pod) -> str:
     return next((gap.reason for gap in unread(pod)), REASONS[MissingCode.EXPIRED].sentence)
 
 
-def gauges(people: Roster, parts: Sequence[tuple[PodPart, float | None]], at: Instant) -> dict[Section, list[Gauge]]:
-    """Levels summed over the Pods of each scope, and the zeros of parked roles, as the document lists them.
+class Column(msgspec.Struct, frozen=True, eq=False):
+    """A level of each Pod of a scope, ``None`` where a Pod does not have it, and how old it is in seconds.
 
-    Each part comes with the age of its levels at ``at`` in seconds, ``None`` where they carry it themselves.
+    Without ``ages`` the levels carry their own.
     """
+
+    entry: Entry
+    scope: str
+    levels: Sequence[Level | None]
+    ages: Sequence[float | None] = ()
+
+
+def _columns(parts: Iterable[PodPart]) -> Iterator[Column]:
+    scopes: dict[str, list[PodPart]] = {}
+    for part in parts:
+        if part.readable:
+            scopes.setdefault(part.scope, []).append(part)
+    for scope, several in scopes.items():
+        for number, entry in enumerate(level_entries(scope, several[0].place)):
+            yield Column(entry, scope, [part.levels[number] for part in several])
+
+
+def gauges(people: Roster, columns: Iterable[Column], at: Instant) -> dict[Section, list[Gauge]]:
+    """Levels summed over the Pods of each scope, and the zeros of parked roles at ``at``, as the document lists them."""
     found: dict[Section, list[Gauge]] = {section: [] for section in LEVELS}
     for scope, place in people.parked:
         for entry in level_entries(scope, place):
             if not entry.optional:
                 found[entry.section].append(_zero(entry, scope, at))
-    scopes: dict[str, list[tuple[PodPart, float | None]]] = {}
-    for item in parts:
-        if item[0].readable:
-            scopes.setdefault(item[0].scope, []).append(item)
-    for scope, several in scopes.items():
-        for number, entry in enumerate(level_entries(scope, several[0][0].place)):
-            known = [(level, age) for part, age in several if (level := part.levels[number]) is not None]
-            if known:
-                found[entry.section].append(_gauge(entry, scope, known))
+    for column in columns:
+        made = _gauge(column)
+        if made is not None:
+            found[column.entry.section].append(made)
     return {section: sorted(made, key=lambda entry: (entry.name, entry.scope)) for section, made in found.items()}
 
 
-def _gauge(entry: Entry, scope: str, parts: Sequence[tuple[Level, float | None]]) -> Gauge:
-    whole = levels([level for level, _ in parts], SIGNALS[entry.signals[0]].combine)
+def _gauge(column: Column) -> Gauge | None:
+    parts, entry = [level for level in column.levels if level is not None], column.entry
+    if not parts:
+        return None
+    whole = levels(parts, SIGNALS[entry.signals[0]].combine)
+    pairs = zip(column.levels, column.ages, strict=False)
+    ages = [age for level, age in pairs if level is not None and age is not None]
     return Gauge(
         name=entry.name,
         source=whole.source,
-        scope=scope,
+        scope=column.scope,
         unit=entry.unit,
         value=whole.value,
         pod_count=len(parts),
         observed_at=rfc3339(whole.observed_at),
-        age_seconds=max([level.age if age is None else age for level, age in parts]),
+        age_seconds=max(ages) if ages else whole.age,
         state=whole.state.value,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -33,7 +34,6 @@ class PodValues:
             for value in pod.target.values:
                 self._values.setdefault(value.signal, []).append(value)
             self._merged = {value.signal: value for value in pod.target.merged}
-        self.idle = self._is_idle()
 
     def of(self, signal: str) -> list[SignalValue]:
         """Every value of a signal, ranks apart."""
@@ -86,7 +86,8 @@ class PodValues:
             value for value in self.of(signal) if not routes or dict(value.labels).get("route", routes[0]) in routes
         ]
 
-    def _is_idle(self) -> bool:
+    @cached_property
+    def idle(self) -> bool:
         """No counter that work moves has moved, at least one was seen, and nothing is in hand."""
         table = self.pod.table
         names = (*(table.progress if table else ()), *IDLE_SIGNALS)

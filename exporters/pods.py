@@ -60,10 +60,9 @@ class Roster(msgspec.Struct, frozen=True, kw_only=True):
 
     def covered(self, states: Sequence[TargetState | None]) -> Coverage:
         """`coverage` where each Pod's target stands as ``states`` say, ``None`` without one."""
-        failed = sum(
-            state in {TargetState.FAILING, TargetState.SHED} or not pod.has_address
-            for pod, state in zip(self.pods, states, strict=True)
-        )
+        failed = states.count(TargetState.FAILING) + states.count(TargetState.SHED)
+        # A Pod without an address has no target, so it is none of these.
+        failed += sum([not pod.has_address for pod in self.pods]) if None in states else 0
         return Coverage(
             expected=len(self.pods) + self.absent,
             read=states.count(TargetState.UP),

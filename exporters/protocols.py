@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
 from router_contract.documents import Unavailable
 from router_contract.platform_words import Look
-from router_contract.readings import Instant, Moment
+from router_contract.readings import Instant
 from router_contract.targets import Deployment, DeploymentKey, TargetKey
 from router_contract.verdicts import DeploymentReport, RoleMeasurement, TargetReport, TargetStatus
 
@@ -56,34 +56,24 @@ class ReportSource(Protocol):
 class Sight(msgspec.Struct, frozen=True, eq=False):
     """How one target stands, as far as telling goes whether what was made of it still holds.
 
-    ``record`` is told apart by identity only: another object after each read, each failure and each change of the
-    target. ``shed`` says that it is left out because a limit was reached.
+    Told apart by identity: it is the same object for as long as nothing about the target's status and values changes but
+    ages and when it is read next.
     """
 
     key: TargetKey
-    record: object
-    moment: Moment
-    shed: bool
-
-    def same(self, other: Sight | None) -> bool:
-        """Whether the target's status and values are the same at both but for ages and the next read."""
-        return (
-            other is not None
-            and self.record is other.record
-            and self.shed is other.shed
-            and self.moment.same(other.moment)
-        )
 
 
 class Sights(msgspec.Struct, frozen=True, eq=False):
     """Every target of one deployment at one instant, in the order of `Deployment.targets`.
 
-    ``deployment`` is another object when it changed.
+    ``deployment`` is another object when it changed. ``ages`` (seconds) are those of every value of each target, ``None``
+    for one that was never read.
     """
 
     deployment: Deployment
     at: Instant
-    targets: tuple[Sight, ...]
+    targets: Sequence[Sight]
+    ages: Sequence[float | None]
 
 
 class SightSource(ReportSource, Protocol):

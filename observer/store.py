@@ -60,7 +60,7 @@ class Store:
 
     def __init__(self, clock: Clock, policy: Policy, limits: Limits, tally: Tally) -> None:
         self._clock = clock
-        self._policy = policy
+        self.policy = policy
         self._limits = limits
         self._chain = ChainLimits(window_seconds=policy.span, links=policy.links)
         self._tally = tally
@@ -284,7 +284,7 @@ class Store:
         that two moments show the same. (A target's status changes with each failure too: it is cheap, ask for it anew.)
         """
         record = self._records.get(key)
-        return None if record is None else fleet.moment_of(record, now, self._policy)
+        return None if record is None else fleet.moment_of(record, now, self.policy)
 
     def prepare(self, key: DeploymentKey, now: Instant) -> Iterator[None]:
         """Work out, target by target, what the next report of a deployment is made from; it may leave meanwhile."""
@@ -292,7 +292,7 @@ class Store:
         for target in deployment.targets() if deployment is not None else ():
             record = self._records.get(target.key)
             if record is not None:
-                fleet.shown(record, now, self._policy)
+                fleet.shown(record, now, self.policy)
                 self._kept(record)
             yield
 
@@ -314,7 +314,7 @@ class Store:
         return None if record is None else self._target(record, now, due or _not_due, signals)
 
     def _target(self, record: Record, now: Instant, due: NextDue, signals: frozenset[str] | None) -> TargetReport:
-        found, several = fleet.shown(record, now, self._policy, signals)
+        found, several = fleet.shown(record, now, self.policy, signals)
         self._kept(record)
         return TargetReport(status=self._status(record, now, due), values=found, merged=several)
 

@@ -20,7 +20,7 @@ from router_contract.readings import Histogram, Instant, SignalValue, Window
 from router_contract.targets import Component, Deployment, DeploymentKey, Role, TargetKey
 from router_contract.verdicts import RoleMeasurement, TargetReport
 
-_MEMBERS = 4_096
+_MEMBERS = 2_048
 """Of how many members windows are kept, over all deployments; the deployment asked for longest ago goes."""
 _EXACT = 2.0**53
 """Sums of whole numbers below it are exact in any order."""
@@ -71,7 +71,8 @@ class _Sum:
         if self.bounds is None:
             self.bounds, self.counts = histogram.bounds, [0.0] * len(histogram.bounds)
         delta = window.histogram if window is not None else None
-        if not (_fits(histogram, self.bounds) and (window is None or (delta and _fits(delta, self.bounds)))):
+        alike = histogram.bounds == self.bounds and histogram.count.is_integer()
+        if not alike or not (window is None or (delta is not None and _fits(delta, self.bounds))):
             self.odd += sign
             return
         self.count += sign * histogram.count
@@ -84,8 +85,11 @@ class _Sum:
 
 def _fits(histogram: Histogram, bounds: tuple[float, ...]) -> bool:
     """Whether it has a whole number for each of these bounds."""
-    same = histogram.bounds is bounds or histogram.bounds == bounds
-    return same and len(histogram.counts) == len(bounds) and all(map(float.is_integer, histogram.counts))
+    return (
+        histogram.bounds == bounds
+        and len(histogram.counts) == len(bounds)
+        and all(map(float.is_integer, histogram.counts))
+    )
 
 
 class _Role:
@@ -154,10 +158,10 @@ class RoleWindows:
         ages: list[float] = []
         for number, place in enumerate(role.places):
             sight, row = sights.targets[place], role.rows[number]
-            if row is None or not sight.same(row.sight):
+            if row is None or row.sight is not sight:
                 report = made.get(sight.key) or self._read(sight, sights.at, kept.signals)
                 role.put(number, _Row(sight, _histograms(report.values, kept.signals)))
-            ages.append(sight.moment.age_seconds or 0.0)
+            ages.append(sights.ages[place] or 0.0)
         for signal, total in role.sums.items():
             whole = _with_care(role, signal, ages) if total.odd else _merged(total, ages)
             if whole is not None:
@@ -168,7 +172,8 @@ def _histograms(values: Iterable[SignalValue], signals: frozenset[str]) -> dict[
     found: dict[str, tuple[SignalValue, ...]] = {}
     for value in values:
         if value.histogram is not None and value.signal in signals:
-            found[value.signal] = (*found.get(value.signal, ()), value)
+            lean = msgspec.structs.replace(value, running_total=None, running_histogram=None)
+            found[value.signal] = (*found.get(value.signal, ()), lean)
     return found
 
 

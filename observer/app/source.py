@@ -9,13 +9,14 @@ from exporters.protocols import Sight, Sights
 from exporters.signals_read import DOCUMENT_SIGNALS
 from observer.app.judging import Judging
 from observer.app.role_windows import RoleWindows
+from observer.app.sights import SightBook
 from observer.clock import Clock
 from observer.collect.scrape import TargetSchedule
 from observer.loads import Loads, apart, loads
 from observer.settings import Settings
 from observer.store import Store
 from router_contract.readings import Instant
-from router_contract.targets import Deployment, DeploymentKey, TargetKey
+from router_contract.targets import DeploymentKey, TargetKey
 from router_contract.verdicts import DeploymentReport, RoleMeasurement, TargetReport, TargetStatus
 
 _LATE_PASSES = 10
@@ -51,7 +52,7 @@ class Source:
         self.loaded = False
         self.watching_since: Instant | None = None
         self._was_ready = False
-        self._targets: dict[DeploymentKey, tuple[Deployment, tuple[TargetKey, ...]]] = {}
+        self._sights = SightBook(store, pool)
         self._roles = RoleWindows(self.target)
         self.gates: list[Callable[[], tuple[bool, str]]] = []
         """What else must hold before answers can be trusted, each with a sentence; asked at every probe."""
@@ -66,33 +67,13 @@ class Source:
         With ``signals`` only the values of those; what of a role's histograms cannot be merged is told of all.
         """
         if signals:
-            signals |= apart(self._store.record(each) for each in self._keys(key))
+            signals |= apart(self._store.record(each) for each in self._sights.keys(key))
         report = self._store.report(key, self._clock.now(), self._due, signals)
         return None if report is None else self._judging.add_verdicts(report)
 
     def sights(self, key: DeploymentKey) -> Sights | None:
         """How a deployment's targets stand at this instant; ``None`` when no such deployment exists. Makes no value."""
-        deployment, now = self._store.deployment(key), self._clock.now()
-        if deployment is None:
-            return None
-        shed = frozenset(self._pool.shed)
-        return Sights(deployment, now, tuple(self._sight(each, now, each in shed) for each in self._keys(key)))
-
-    def _sight(self, key: TargetKey, now: Instant, shed: bool) -> Sight:
-        record, moment = self._store.record(key), self._store.moment(key, now)
-        if record is None or moment is None:
-            raise LookupError(f"target {key} has no record")  # the store has one for each target of a deployment
-        return Sight(key, record, moment, shed)
-
-    def _keys(self, key: DeploymentKey) -> tuple[TargetKey, ...]:
-        """The targets of a deployment; listed anew when it changed."""
-        deployment, kept = self._store.deployment(key), self._targets.get(key)
-        if deployment is None:
-            self._targets.pop(key, None)
-            return ()
-        if kept is None or kept[0] is not deployment:
-            kept = self._targets[key] = (deployment, tuple(target.key for target in deployment.targets()))
-        return kept[1]
+        return self._sights.of(key, self._clock.now())
 
     def target(self, sight: Sight, at: Instant, signals: frozenset[str]) -> TargetReport:
         """One of them at the instant of its sights, with the values of these signals."""
@@ -112,7 +93,7 @@ class Source:
 
     def prepare(self, key: DeploymentKey) -> Iterator[None]:
         """Work out, target by target, what the next line or document of a deployment is made of; it may leave meanwhile."""
-        for each in self._keys(key):
+        for each in self._sights.keys(key):
             self._store.target_report(each, self._clock.now(), DOCUMENT_SIGNALS)
             yield
 
