@@ -58,7 +58,7 @@ class Fetcher:
         self.shared = SharedBytes(limits.shared)
         self.slots = ReadSlots(reads)
         self._room = Room(reads)
-        self._wire = WireClient(self._resolver, self._room, self.shared, keep_alive=keep_alive)
+        self._wire = WireClient(clock, self._resolver, self._room, self.shared, keep_alive=keep_alive)
         self._connector: BoundedConnector | None = None
         self._tls = TlsContexts()
         self._tokens = TokenFiles()

@@ -17,6 +17,7 @@ from typing import cast
 
 import aiohappyeyeballs
 
+from observer.clock import Clock
 from observer.collect.answer import Answer, Fetched
 from observer.collect.body import SharedBytes
 from observer.collect.buffers import Buffers
@@ -70,7 +71,7 @@ class _Connection(asyncio.BufferedProtocol):
             if answer.reusable and not transport.is_closing():
                 self._client.keep(self)
             else:
-                transport.abort()
+                self.close()
         return in_time
 
     def _settle(self) -> None:
@@ -83,7 +84,8 @@ class _Connection(asyncio.BufferedProtocol):
         self._settle()
 
     def close(self) -> None:
-        """Give it up, whatever it is doing."""
+        """Give it up, whatever it is doing; it counts no more, though its socket is closed only in a moment."""
+        self._client.lost(self)
         if self._transport is not None:
             self._transport.abort()
 
@@ -118,8 +120,9 @@ class _Connection(asyncio.BufferedProtocol):
 class WireClient:
     """Keeps the connections. `get` may be called any number of times at once."""
 
-    def __init__(self, resolver: Resolver, room: Room, shared: SharedBytes, *, keep_alive: float) -> None:
+    def __init__(self, clock: Clock, resolver: Resolver, room: Room, shared: SharedBytes, *, keep_alive: float) -> None:
         """``keep_alive``: seconds for which an idle connection is kept."""
+        self._clock = clock
         self._resolver = resolver
         self._room = room
         self._shared = shared
@@ -195,14 +198,14 @@ class WireClient:
 
     def keep(self, connection: _Connection) -> None:
         """A connection on which an answer came to its end."""
-        loop = asyncio.get_running_loop()
         other = self._idle.pop(connection.key, None)
         if other is not None:
             other.close()
-        connection.idle_since = loop.time()
+        # Not the loop's time: uvloop's is too coarse to order what is kept.
+        connection.idle_since = self._clock.now().mono
         self._idle[connection.key] = connection
         if self._sweeping is None:
-            self._sweeping = loop.call_later(self._keep_alive, self._sweep)
+            self._sweeping = asyncio.get_running_loop().call_later(self._keep_alive, self._sweep)
 
     def lost(self, connection: _Connection) -> None:
         """A connection that is no more."""
@@ -212,12 +215,11 @@ class WireClient:
 
     def _sweep(self) -> None:
         """Close what has been idle for too long; one timer for all."""
-        loop = asyncio.get_running_loop()
         self._sweeping = None
         while (since := self.idle_since()) is not None:
-            left = since + self._keep_alive - loop.time()
+            left = since + self._keep_alive - self._clock.now().mono
             if left > 0:
-                self._sweeping = loop.call_later(left, self._sweep)
+                self._sweeping = asyncio.get_running_loop().call_later(left, self._sweep)
                 return
             self.close_oldest()
 
