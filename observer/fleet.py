@@ -42,7 +42,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     links: int = 128
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Everything kept of one target.
 
     ``frame`` is the last good read, begun at ``read_at``; ``failure`` the last failed one. ``consecutive`` counts
