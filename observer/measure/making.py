@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from observer.measure.extract import Frame
@@ -204,15 +205,14 @@ def _spread(
     return window, None, total
 
 
-class Made:
+class Made(msgspec.Struct, eq=False, gc=False):
     """What was made of one read so far: by signal the values, and the merged one where there are several histograms.
 
     Only their age and their state change after that, so that they are made once and aged when they are shown.
     """
 
-    def __init__(self) -> None:
-        self._values: dict[str, tuple[SignalValue, ...]] = {}
-        self._merged: dict[str, SignalValue | None] = {}
+    values: dict[str, tuple[SignalValue, ...]] = msgspec.field(default_factory=dict)
+    merged: dict[str, SignalValue | None] = msgspec.field(default_factory=dict)
 
     def shown(
         self, maker: Maker, asked: Mapping[str, str], *, merges: bool
@@ -234,20 +234,20 @@ class Made:
         return tuple(found), tuple(merged)
 
     def _of(self, maker: Maker, signal: str, source: str) -> tuple[SignalValue, ...]:
-        known = self._values.get(signal)
+        known = self.values.get(signal)
         if known is None:
-            known = self._values[signal] = maker.signal(signal, source)
+            known = self.values[signal] = maker.signal(signal, source)
         elif known[0].age_seconds != maker.moment.age_seconds:
-            known = self._values[signal] = tuple([_aged(value, maker.moment) for value in known])
+            known = self.values[signal] = tuple([_aged(value, maker.moment) for value in known])
         return known
 
     def _whole(self, maker: Maker, signal: str, parts: list[SignalValue]) -> SignalValue | None:
         if not maker.moment.windows:
             return maker.merged(signal, list(map(_windowless, parts)))
-        known = self._merged[signal] if signal in self._merged else maker.merged(signal, parts)
+        known = self.merged[signal] if signal in self.merged else maker.merged(signal, parts)
         if known is not None and known.age_seconds != maker.moment.age_seconds:
             known = _aged(known, maker.moment)
-        self._merged[signal] = known
+        self.merged[signal] = known
         return known
 
 
