@@ -91,11 +91,12 @@ class Reader:
                 continue
             values = shape.layout.read(body, starts, self.limits.family_bytes, self.limits.line_bytes)
             if values is not None:
+                self._use(shape)
                 return Reading(shape=shape, values=values)
         return None
 
     def _candidates(self, lines: int, hint: Shape | None) -> Iterator[Shape]:
-        if hint is not None and hint.wanted == self.wanted:
+        if hint is not None and (hint.wanted is self.wanted or hint.wanted == self.wanted):
             yield hint
         tried = 0
         for shape in self._shapes:
@@ -117,20 +118,44 @@ class Reader:
             stamps = [stamp for rows in good.values() for stamp in rows.stamps or [None] * len(rows.values)]
             timestamps = np.array([np.nan if stamp is None else stamp for stamp in stamps], np.float64)
             return Reading(shape=shape, values=values, timestamps=timestamps)
-        if closed and self._most and scan.count <= _LAYOUT_LINES and _repeats(scan, good):
-            shape = self._keep(scan, good, shape)
+        if closed and not shape.truncated and self._most and scan.count <= _LAYOUT_LINES and _repeats(scan, good):
+            shape = self._kept(scan, shape) or self._keep(scan, good, shape)
         return Reading(shape=shape, values=values)
+
+    def _kept(self, scan: Scan, shape: Shape) -> Shape | None:
+        """The kept shape of such a body, if there is one: more have its number of lines than are tried before a full read.
+
+        Without it many targets of few layouts would each have a shape of their own.
+        """
+        for kept in self._shapes:
+            layout = kept.layout
+            if layout is None or layout.lines != scan.count or kept.ended != shape.ended or not _same_rows(kept, shape):
+                continue
+            if layout.read(scan.body, scan.starts, self.limits.family_bytes, self.limits.line_bytes) is not None:
+                self._use(kept)
+                return kept
+        return None
+
+    def _use(self, shape: Shape) -> None:
+        """Put a shape before all others; what was not used for longest goes."""
+        if self._shapes and self._shapes[0] is shape:
+            return
+        if shape in self._shapes:
+            self._shapes.remove(shape)
+            self._shapes.insert(0, shape)
+            return
+        self._shapes.insert(0, shape)
+        del self._shapes[self._most :]
+        while self.layout_bytes > _LAYOUT_BYTES and len(self._shapes) > 1:
+            self._shapes.pop()
 
     def _keep(self, scan: Scan, good: dict[str, Rows], shape: Shape) -> Shape:
         runs = [run for rows in good.values() for run in rows.runs]
         prefixes = list(chain.from_iterable([rows.prefixes for rows in good.values()]))
-        special = list(zip(scan.special, scan.outline.special, strict=True))
+        special = scan.special, scan.outline.special
         layout = Layout(scan.count, special, runs, prefixes, scan.gaps, self._memory.names)
         kept = Shape(**{name: getattr(shape, name) for name in shape.__struct_fields__} | {"layout": layout})
-        self._shapes.insert(0, kept)
-        del self._shapes[self._most :]
-        while self.layout_bytes > _LAYOUT_BYTES and len(self._shapes) > 1:
-            self._shapes.pop()
+        self._use(kept)
         return kept
 
 
@@ -157,6 +182,11 @@ def _repeats(scan: Scan, good: dict[str, Rows]) -> bool:
         and not scan.truncated
         and all(len(rows.runs) == 1 and not rows.folded for rows in good.values())
     )
+
+
+def _same_rows(one: Shape, other: Shape) -> bool:
+    families = zip(one.families.values(), other.families.values(), strict=False)
+    return len(one.families) == len(other.families) and all(mine.prefixes == its.prefixes for mine, its in families)
 
 
 def _shape(scan: Scan, good: dict[str, Rows], *, openmetrics: bool) -> Shape:

@@ -91,7 +91,7 @@ def _common(one: bytes, other: bytes) -> int:
 class Layout:
     """What the lines of one body begin with. Built once, shared by every target whose bodies have it.
 
-    ``special`` are the comment and blank lines with their places. What a later body is compared with is made when the
+    ``special`` are the places of the comment and blank lines, and those lines. What a later body is compared with is made when the
     first one with as many lines comes: many a body never has a second. ``nbytes`` are the bytes that it keeps alive,
     roughly and rather too many.
     """
@@ -99,7 +99,7 @@ class Layout:
     def __init__(
         self,
         lines: int,
-        special: list[tuple[int, bytes]],
+        special: tuple[list[int], list[bytes]],
         runs: list[tuple[int, int]],
         prefixes: list[bytes],
         gaps: list[tuple[int, int, bytes]],
@@ -108,15 +108,15 @@ class Layout:
         self.lines = lines
         self.rows = len(prefixes)
         self._edges = np.array([edge for run in runs for edge in run], np.int64)
-        self._raw: tuple[list[tuple[int, bytes]], list[bytes], list[tuple[int, int, bytes]], Wanted] | None
+        self._raw: tuple[tuple[list[int], list[bytes]], list[bytes], list[tuple[int, int, bytes]], Wanted] | None
         self._raw = special, prefixes, gaps, wanted
-        # Prefixes are kept by the shape too, and once more as the words that they are compared with, with their masks.
-        size = 3 * len(b"".join(prefixes)) + len(b"".join([text for _, text in special]))
-        self.nbytes = size + 65 * len(prefixes) + 41 * len(special) + 33 * (lines - len(prefixes))
+        # Prefixes are kept by the shape, and once more as the words that lines are compared with.
+        size = 3 * len(b"".join(prefixes)) + len(b"".join(special[1]))
+        self.nbytes = size + 65 * len(prefixes) + 41 * len(special[0]) + 33 * (lines - len(prefixes))
 
     def _prepare(
         self,
-        special: list[tuple[int, bytes]],
+        special: tuple[list[int], list[bytes]],
         prefixes: list[bytes],
         gaps: list[tuple[int, int, bytes]],
         wanted: Wanted,
@@ -134,7 +134,7 @@ class Layout:
                 proved.append((first, last, window))
         self._texts = Texts(texts)
         self._set_windows(proved)
-        blocks = _joined(special)
+        blocks = _joined(*special)
         self._blocks = tuple(text for _, text in blocks)
         self._block_lines = np.array([index for index, _ in blocks], np.int64)
         self.nbytes += self._texts.nbytes - 8 * len(prefixes) - 2 * len(b"".join(prefixes))
@@ -185,11 +185,11 @@ def _ranges(firsts: Indices, lasts: Indices) -> Indices:
     return np.repeat(firsts - before, lengths) + np.arange(lengths.sum())
 
 
-def _joined(special: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+def _joined(lines: list[int], texts: list[bytes]) -> list[tuple[int, bytes]]:
     """Whole lines as blocks of those that follow each other, each with its first line's place."""
-    firsts = [place for place, (index, _) in enumerate(special) if not place or special[place - 1][0] != index - 1]
-    edges = pairwise([*firsts, len(special)])
-    return [(special[first][0], b"".join([text + b"\n" for _, text in special[first:last]])) for first, last in edges]
+    firsts = [place for place, line in enumerate(lines) if not place or lines[place - 1] != line - 1]
+    edges = pairwise([*firsts, len(lines)])
+    return [(lines[first], b"\n".join([*texts[first:last], b""])) for first, last in edges]
 
 
 __all__ = ["Floats", "Indices", "Layout", "Wanted", "Window"]

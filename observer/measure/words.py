@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -99,19 +100,26 @@ class Texts:
         self._width = width
         self._lines = np.array([line for line, _ in short], np.int64)
         self._words = np.frombuffer(b"".join([text.ljust(width, b"\0") for _, text in short]), "<u8")
-        known = np.arange(width) < np.array([len(text) for _, text in short], np.int64).reshape(-1, 1)
-        self._known = (known * np.uint8(255)).view("<u8").reshape(-1)
+        self._lengths = np.array([len(text) for _, text in short], np.int64)
+        self._known = _first_bytes(width)
         long = [(line, text) for line, text in texts if len(text) > width]
         self._long = tuple(text for _, text in long)
         self._long_lines = np.array([line for line, _ in long], np.int64)
-        self.nbytes = self._lines.nbytes + 2 * self._words.nbytes + sum(41 + len(text) for text in self._long)
+        self.nbytes = 2 * self._lines.nbytes + self._words.nbytes + sum(41 + len(text) for text in self._long)
 
     def stand(self, body: bytes, starts: Indices) -> bool:
         """Whether every line begins with its text; ``starts`` are the beginnings of the body's lines."""
         found = words_at(body, starts[self._lines], self._width)
         found ^= self._words
-        found &= self._known
-        return not found.any() and all(map(body.startswith, self._long, starts[self._long_lines].tolist()))
+        found &= self._known[self._lengths].view("<u8")
+        return not np.count_nonzero(found) and all(map(body.startswith, self._long, starts[self._long_lines].tolist()))
+
+
+@cache
+def _first_bytes(width: int) -> npt.NDArray[np.void]:
+    """For each length up to a width, what is 1 in that many bytes and 0 in the others."""
+    known = np.arange(width) < np.arange(width + 1).reshape(-1, 1)
+    return (known * np.uint8(255)).view(f"V{width}").reshape(-1)
 
 
 def _cost(lengths: list[int], width: int) -> int:

@@ -244,12 +244,52 @@ def test_layouts_are_bounded_by_their_bytes_and_large_bodies_have_none(monkeypat
     assert [reader.read(body).shape.layout is None for body in bodies] == [False, False, True]
 
 
-def test_many_layouts_with_equal_line_counts_fall_back_to_the_hint():
+def test_many_layouts_with_equal_line_counts_are_found_by_the_hint_or_by_a_full_read():
     reader = Reader(["a"])
     bodies = [b'a{pid="%d"} 1\n' % pid for pid in range(8)]
     shapes = [reader.read(body).shape for body in bodies]
-    assert reader.read(bodies[0]).shape is not shapes[0]
-    assert reader.read(bodies[1], hint=shapes[1]).shape is shapes[1]
+    assert len(set(map(id, shapes))) == 8
+    before = reader.full_reads
+    for body, shape in zip(bodies, shapes, strict=True):
+        assert reader.read(body, hint=shape).shape is shape
+    assert reader.full_reads == before
+    # Two are tried without a hint. What is read in full is seen to be known, so that a target more has no shape more.
+    for body, shape in zip(bodies, shapes, strict=True):
+        assert reader.read(body).shape is shape
+    assert reader.full_reads > before
+    assert len(reader._shapes) == 8
+
+
+def test_the_layout_that_was_not_used_for_longest_goes():
+    reader = Reader(["a"], layouts=3)
+    bodies = [b'a{pid="%d"} 1\n' % pid for pid in range(9)]
+    much_used = reader.read(bodies[0]).shape
+    for body in bodies[1:]:
+        reader.read(body)
+        assert reader.read(bodies[0], hint=much_used).shape is much_used
+    assert much_used in reader._shapes
+    assert len(reader._shapes) == 3
+    # One that went and is still a target's comes back.
+    gone = Reader(["a"], layouts=1)
+    first = gone.read(bodies[0]).shape
+    gone.read(bodies[1])
+    assert gone._shapes != [first]
+    assert gone.read(bodies[0], hint=first).shape is first
+    assert gone._shapes == [first]
+
+
+def test_a_full_read_is_given_no_kept_shape_that_says_anything_else():
+    reader = Reader(["a", "b"])
+    bodies = [
+        b"# TYPE a gauge\na 1\n# TYPE b gauge\nb 1\n",
+        b"# TYPE a counter\na 1\n# TYPE b gauge\nb 1\n",
+        b"# TYPE a gauge\na 1\n# TYPE c gauge\nb 1\n",
+        b"# TYPE a gauge\na 1\n# TYPE c gauge\nc 1\n",
+        b"# TYPE a gauge\na 1\n# TYPE b gauge\n# EOF\n",
+        b"# TYPE a gauge\na 1\n# TYPE d gauge\nd 1\n",
+    ]
+    for body in [*bodies, *bodies, *reversed(bodies)]:
+        agree(reader, body)
 
 
 def test_an_openmetrics_body_needs_its_end_on_the_layout_path_too():
@@ -258,6 +298,10 @@ def test_an_openmetrics_body_needs_its_end_on_the_layout_path_too():
     assert reader.read(b"a 1\n", openmetrics=True).shape.truncated is True
     ended = reader.read(b"a 1\n# EOF\n").shape
     assert reader.read(b"a 2\n# EOF\n", openmetrics=True).shape is ended
+    # And what was cut for OpenMetrics is whole as text.
+    reader = Reader(["a"])
+    assert reader.read(b"a 1\n", openmetrics=True).shape.truncated is True
+    assert reader.read(b"a 1\n").shape.truncated is False
 
 
 def test_a_family_that_grows_past_its_limit_leaves_the_layout():
