@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -14,6 +15,7 @@ from observer import fleet
 from observer.fleet import Record
 from observer.judge.standing import STARTUP_SECONDS
 from observer.judge.starts import contact, follow_starts
+from observer.measure.columns import Columns
 from observer.measure.extract import Frame
 from router_contract import router_series
 from router_contract.judging import DrainRead, MemberEvidence, RankEvidence, Starts, TargetFreshness
@@ -213,13 +215,20 @@ def _moved(record: Record, table: Vocabulary) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     if tail is None:
         return found
-    for signal in table.progress:
-        for place in tail.columns.of_signal.get(signal, ()):
-            rank = dict(tail.columns.series[place].labels).get("rank", "0")
-            moved = tail.moved.at(place)
-            known = found.get(rank)
-            found[rank] = known if math.isnan(moved) else moved if known is None else max(known, moved)
+    for rank, places in _progress(tail.columns, table.progress):
+        moved = [at for at in map(tail.moved.at, places) if not math.isnan(at)]
+        found[rank] = max(moved, default=None)
     return found
+
+
+@lru_cache(maxsize=256)
+def _progress(columns: Columns, signals: tuple[str, ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Where the progress signals of each rank stand: the same for all bodies of one plan."""
+    found: dict[str, list[int]] = {}
+    for signal in signals:
+        for place in columns.of_signal.get(signal, ()):
+            found.setdefault(dict(columns.series[place].labels).get("rank", "0"), []).append(place)
+    return tuple((rank, tuple(places)) for rank, places in found.items())
 
 
 def _instant(mono: float | None, at: Instant) -> Instant | None:

@@ -79,7 +79,7 @@ class Case:
         self._records: list[Record | None] = []
         self._probes: list[MemberProbe | None] = []
         self._due: set[int] = set()
-        self._told = False
+        self._dialable: dict[str, bool] = {}
         self._digests: list[MemberDigest | None] = []
         self._selection = Selection(state=ServingState.UNKNOWN)
         self._inflight: dict[str, float] = {}
@@ -189,25 +189,30 @@ class Case:
             if known is None or known.first_seen != seen.first_seen:
                 self._views_until = -math.inf
             self._seen[place] = seen
-        return read | asked | self._tell(plan, held, before, now)
+        return read | asked | self._tell(plan, held, before, read | asked, now)
 
-    def _tell(self, plan: _Plan, held: Held, before: list[MemberEvidence | None], now: Instant) -> set[int]:
-        """Add what routers and KV-event streams say of members; the places where that may decide something new."""
+    def _tell(
+        self, plan: _Plan, held: Held, before: list[MemberEvidence | None], new: set[int], now: Instant
+    ) -> set[int]:
+        """Add what routers and KV-event streams say of members; the places where that may decide something new.
+
+        Where they say what they said at the pass before, only of those that are ``new``.
+        """
+        inflight, dialable = self._inflight, self._dialable
         if now.mono >= self._views_until or self._viewed is not held.views:
             inputs = self._inputs(plan, held, (), now)
             self._viewed = held.views
             self._selection = read_selection(inputs, now, self._policy)
             self._inflight = router_inflight(inputs, now, self._policy)
             self._views_until = views_until(held.views, now, self._policy)
-        dialable = evidence.events_dialable(held.streams, now) if held.streams else {}
-        if not (self._inflight or dialable or self._told):
-            return set()
-        self._told = bool(self._inflight or dialable)
+        self._dialable = evidence.events_dialable(held.streams, now) if held.streams else {}
+        same = inflight == self._inflight and dialable == self._dialable
         changed = set()
-        for place, seen in enumerate(self._seen):
+        for place in new if same else range(len(self._seen)):
+            seen = self._seen[place]
             if seen is None:
                 continue
-            told = evidence.with_told(seen, before[place], self._inflight, dialable, now)
+            told = evidence.with_told(seen, before[place], self._inflight, self._dialable, now)
             if told is not seen:
                 self._seen[place] = told
                 if told_decides(seen, told):
