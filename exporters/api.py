@@ -16,7 +16,7 @@ from exporters.document import metrics_document, not_found
 from exporters.encoding import UNRENDERABLE, encode
 from exporters.paging import BadQueryError, page
 from exporters.prometheus import Exposition, Format, Renderer, negotiate
-from exporters.protocols import Documents, Looks, ReportSource
+from exporters.protocols import Documents, Looks, Prepare, ReportSource, at_once
 from exporters.signals_read import NO_SIGNALS, document_report
 from exporters.snapshot import snapshot
 from exporters.status import contract_document, explain_document, status_document
@@ -37,6 +37,8 @@ _log = logging.getLogger(__name__)
 _SHOWN = 200
 FRESH_SECONDS = 8.0
 """How long one ``?fresh=true`` may wait for reads."""
+TARGETS_A_STEP = 16
+"""After so many targets whose values are made for our own metrics the event loop gets its turn."""
 FRESH_IN_FLIGHT = 32
 """How many ``?fresh=true`` may wait at once; the others answer from memory."""
 
@@ -78,6 +80,9 @@ class Api:
 
         ``looks`` looks at what only an explanation needs; ``documents`` has metrics documents as bytes.
         """
+        self.prepare: Prepare = at_once
+        """Works out, target by target, what a report of some signals is made of."""
+        self._rendering = asyncio.Lock()
         self._documents = documents
         self._looks = looks
         self._source = source
@@ -174,16 +179,24 @@ class Api:
 
     async def metrics(self, request: web.Request) -> web.Response:
         """Our families and the process's own, as text or OpenMetrics."""
-        made = self._exposition(negotiate(request.headers.get("Accept", "")))
+        async with self._rendering:
+            made = await self._exposition(negotiate(request.headers.get("Accept", "")))
         return web.Response(body=made.body, headers={"Content-Type": made.content_type, "Vary": "Accept"})
 
-    def _exposition(self, target: Format) -> Exposition:
+    async def _exposition(self, target: Format) -> Exposition:
         """Everything that can be rendered. What cannot be is left out and counted: one deployment, else one family."""
-        reports, whole = self._reports()
+        reports, whole = await self._reports()
         of_them = (target.status for report in reports for target in report.targets)
         shot = snapshot(reports, of_them if whole else self._source.targets())
         try:
-            return self._renderer.render(shot, target)
+            steps = self._renderer.steps(shot, target)
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    made: Exposition = end.value
+                    return made
+                await asyncio.sleep(0)
         except UNRENDERABLE as error:
             _log.warning("rendering metrics failed, looking for what to leave out: %s", error)
         failing = self._renderer.faults(shot)
@@ -224,11 +237,15 @@ class Api:
             except TimeoutError:
                 return
 
-    def _reports(self) -> tuple[list[DeploymentReport], bool]:
+    async def _reports(self) -> tuple[list[DeploymentReport], bool]:
         """Every report with the values that the families look at, and whether none had to be left out."""
         whole = True
         found: list[DeploymentReport] = []
         for key in self._source.keys():  # noqa: SIM118 - a source is no mapping
+            for number, _ in enumerate(self.prepare(key, self._renderer.signals), 1):
+                if number % TARGETS_A_STEP == 0:
+                    await asyncio.sleep(0)
+            await asyncio.sleep(0)
             try:
                 report = self._source.deployment(key, self._renderer.signals)
             except UNRENDERABLE as error:

@@ -7,8 +7,9 @@ each family keeps what stands before its numbers and only the numbers are writte
 
 from __future__ import annotations
 
+import sys
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from enum import StrEnum
 from itertools import chain, repeat
 from operator import itemgetter
@@ -28,6 +29,10 @@ from router_contract.readings import Histogram
 
 _END = b"# EOF\n"
 _APART = "\0"
+
+
+LINES_A_STEP = 20_000
+"""How many lines are written in one step where a rendering goes on in steps: some 5 ms."""
 
 
 class Format(StrEnum):
@@ -186,11 +191,21 @@ class _Page:
         self._parts = [b""] * (2 * len(before) + 1)
         self._parts[:-1:2] = before
 
-    def filled(self, texts: list[bytes], more: bytes) -> bytes:
-        """The exposition with its numbers, and what follows it."""
-        self._parts[1::2] = texts
-        self._parts[-1] = self._end + more
-        return b"".join(self._parts)
+    def filled(self, values: list[float], more: bytes, step: int) -> Generator[None, None, bytes]:
+        """The exposition with its numbers, and what follows it, after so many lines a step."""
+        parts = self._parts
+        parts[-1] = self._end + more
+        if len(values) <= step:
+            parts[1::2] = numbers(values)
+            return b"".join(parts)
+        pieces: list[bytes] = []
+        for first in range(0, len(values), step):
+            some = values[first : first + step]
+            last = first + len(some)
+            parts[2 * first + 1 : 2 * last : 2] = numbers(some)
+            pieces.append(b"".join(parts[2 * first : 2 * last]))
+            yield
+        return b"".join((*pieces, parts[-1]))
 
 
 def _shape(histogram: Histogram) -> tuple[float, ...]:
@@ -210,7 +225,7 @@ def _escape(value: str) -> str:
 
 
 class Renderer:
-    """Renders a table of families. Not for concurrent use: one event loop renders one exposition at a time.
+    """Renders a table of families. Not for concurrent use: one exposition at a time.
 
     ``registry`` holds the process's own metrics; they follow the families. A family that would bring the exposition
     above ``series_limit`` lines is left out whole and named, so that no family is ever half there.
@@ -232,11 +247,11 @@ class Renderer:
 
         What rows or values raise is raised; the next call is then made from nothing that this one left.
         """
-        try:
-            return self._render(snapshot, target, frozenset())
-        except UNRENDERABLE:
-            self._pages.clear()
-            raise
+        return _finished(self._steps(snapshot, target, frozenset(), sys.maxsize))
+
+    def steps(self, snapshot: Snapshot, target: Format = Format.TEXT) -> Generator[None, None, Exposition]:
+        """`render` in steps short enough for an event loop. One that is not gone through to its end leaves nothing."""
+        return self._steps(snapshot, target, frozenset(), LINES_A_STEP)
 
     def faults(self, snapshot: Snapshot, among: Collection[str] | None = None) -> dict[str, str]:
         """The families (of those named) that cannot be rendered from this snapshot, each with why; costs a rendering."""
@@ -256,9 +271,13 @@ class Renderer:
     def render_without(self, snapshot: Snapshot, target: Format, families: frozenset[str]) -> Exposition:
         """The exposition with these families left empty and named in ``dropped``."""
         self._pages.clear()
-        return self._render(snapshot, target, families)
+        return _finished(self._steps(snapshot, target, families, sys.maxsize))
 
-    def _render(self, snapshot: Snapshot, target: Format, without: frozenset[str]) -> Exposition:
+    def _steps(
+        self, snapshot: Snapshot, target: Format, without: frozenset[str], lines: int
+    ) -> Generator[None, None, Exposition]:
+        # Until the end nothing is kept, so that what was begun and left, or raised, is made anew.
+        pages, self._pages = self._pages, {}
         values: list[float] = []
         changed = False
         dropped: list[str] = []
@@ -275,12 +294,13 @@ class Renderer:
                 changed |= layout.fill((), values)
                 dropped.append(family.name)
             counts.append(((family.name,), float(len(values) - before)))
+            yield
         if changed:
-            self._pages.clear()
-        page = self._pages.get(target)
-        if page is None:
-            page = self._pages[target] = _Page(self._layouts, target)
-        body = page.filled(numbers(values), self._own(target))
+            pages.clear()
+        if target not in pages:
+            pages[target] = _Page(self._layouts, target)
+        body = yield from pages[target].filled(values, self._own(target), lines)
+        self._pages = pages
         return Exposition(body, target.value, len(values), tuple(dropped))
 
     def _own(self, target: Format) -> bytes:
@@ -289,3 +309,13 @@ class Renderer:
         if self._registry is None:
             return _END
         return bytes(generate_openmetrics(self._registry))  # type: ignore[no-untyped-call]  # untyped in the library
+
+
+def _finished(steps: Generator[None, None, Exposition]) -> Exposition:
+    """What a rendering gives, gone through without a pause."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: Exposition = end.value
+            return made

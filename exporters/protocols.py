@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -103,3 +103,12 @@ class Documents(Protocol):
     def document(self, key: DeploymentKey, meta: Callable[[Deployment], object] | None = None) -> bytes | Unavailable:
         """One deployment's as JSON, or why there is none; ``meta`` makes another ``metadata`` than its own."""
         ...
+
+
+Prepare = Callable[[DeploymentKey, frozenset[str]], Iterator[None]]
+"""Works out in small steps what a deployment's next report of some signals is made of."""
+
+
+def at_once(_key: DeploymentKey, _signals: frozenset[str]) -> Iterator[None]:
+    """Nothing is worked out beforehand."""
+    return iter(())

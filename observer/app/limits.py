@@ -6,6 +6,7 @@ import asyncio
 import logging
 import resource
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -263,9 +264,19 @@ def _with(reading: LimitReading, most: float) -> LimitReading:
 def open_files() -> int | None:
     """Descriptors that this process has open; ``None`` where the system does not say."""
     try:
-        return sum(1 for _ in _OPEN_FILES.iterdir()) - 1  # the folder itself is open meanwhile
+        return _OPEN_FILES.stat().st_size if _size_tells() else _listed()
     except OSError:
         return None
+
+
+@cache
+def _size_tells() -> bool:
+    """Whether the size of the folder is the number, as Linux has it since 6.2: a list of thousands takes 20 ms."""
+    return _OPEN_FILES.stat().st_size == _listed()
+
+
+def _listed() -> int:
+    return sum(1 for _ in _OPEN_FILES.iterdir()) - 1  # the folder itself is open meanwhile
 
 
 def file_limit() -> int:

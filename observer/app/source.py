@@ -91,10 +91,10 @@ class Source:
         """
         return self._roles.of(sights, signals, made)
 
-    def prepare(self, key: DeploymentKey) -> Iterator[None]:
-        """Work out, target by target, what the next line or document of a deployment is made of; it may leave meanwhile."""
+    def prepare(self, key: DeploymentKey, signals: frozenset[str] = DOCUMENT_SIGNALS) -> Iterator[None]:
+        """Work out, target by target, what a deployment's next report is made of; it may leave meanwhile."""
         for each in self._sights.keys(key):
-            self._store.target_report(each, self._clock.now(), DOCUMENT_SIGNALS)
+            self._store.target_report(each, self._clock.now(), signals)
             yield
 
     def targets(self) -> tuple[TargetStatus, ...]:

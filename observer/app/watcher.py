@@ -165,6 +165,7 @@ class Watcher:
         pods, failed = self._settings.limits.pods_per_document, self.tally.render_failed
         renderer = Renderer(self._families, self.tally.registry)
         api = Api(self.source, renderer, pods=pods, failed=failed, looks=self.looking, documents=self.documents)
+        api.prepare = self.source.prepare
         doctor = DoctorApi(self.store.deployments, self._fetcher, self._clock)
         top = TopApi(self.source, self.tally.render_failed)
         own = OwnCostApi(self._own, self.tally.registry)

@@ -16,6 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from prometheus_client.utils import floatToGoString
 
+from exporters import prometheus
 from exporters.families import FAMILIES, MEASURED, MERGED
 from exporters.family import Family, FamilyType
 from exporters.prometheus import Format, Renderer, negotiate, numbers
@@ -253,3 +254,43 @@ def test_names_are_unique_and_signals_exist() -> None:
         assert (signal.kind is Kind.COUNTER) is measured.counter, measured.name
         assert measured.counter or signal.combine is measured.combine
     assert all(SIGNALS[signal].kind is Kind.HISTOGRAM for _, _, signal in MERGED)
+
+
+@pytest.mark.parametrize("lines", [1, 3, 7, 1_000])
+def test_in_steps_the_bytes_are_the_same(lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus, "LINES_A_STEP", lines)
+    shot = snapshot(
+        [
+            report(
+                Pods().pod("p", gauge("requests-running", 2.0)), Pods("second").pod("q", gauge("requests-waiting", 1.0))
+            )
+        ],
+        (),
+    )
+    stepped, at_once = Renderer(FAMILIES), Renderer(FAMILIES)
+    for _ in range(2):
+        steps = stepped.steps(shot)
+        found, count = None, 0
+        while found is None:
+            try:
+                next(steps)
+                count += 1
+            except StopIteration as end:
+                found = end.value
+        assert found == at_once.render(shot)
+        assert count >= len(FAMILIES)
+
+
+def test_a_rendering_that_is_left_half_way_leaves_nothing() -> None:
+    first = snapshot([report(Pods().pod("p", gauge("requests-running", 2.0)))], ())
+    other = snapshot(
+        [report(Pods().pod("x", gauge("requests-running", 3.0)).pod("y", gauge("requests-running", 4.0)))], ()
+    )
+    renderer = Renderer(FAMILIES)
+    renderer.render(first)
+    steps = renderer.steps(other)
+    for _ in range(len(FAMILIES) // 2):
+        next(steps)
+    steps.close()
+    assert renderer.render(other) == Renderer(FAMILIES).render(other)
+    assert renderer.render(first) == Renderer(FAMILIES).render(first)
