@@ -16,7 +16,7 @@ from observer import evidence
 from observer.app.held import Held, key_of, members_of
 from observer.fleet import Record
 from observer.judge.conditions_ours import fresh_word
-from observer.judge.convergence import Selection, read_selection
+from observer.judge.convergence import Selection, read_selection, view_needs_proof
 from observer.judge.digest import MemberDigest, deployment_digest, member_digest, told_decides, views_until
 from observer.judge.inflight import router_inflight
 from observer.judge.judgement import judge
@@ -25,7 +25,7 @@ from router_contract.judging import DeploymentInputs, Judged, JudgePolicy, Membe
 from router_contract.probes import MemberProbe
 from router_contract.readings import Instant
 from router_contract.router_views import RouterView, ViewFailed
-from router_contract.status import RankStall, ServingState
+from router_contract.status import GroupState, RankStall, ServingState
 from router_contract.targets import Component, Deployment, Member, TargetKey
 
 
@@ -86,6 +86,9 @@ class Case:
         self._viewed: tuple[RouterView | ViewFailed, ...] | None = None
         self._views_until = -math.inf
         self._rest: tuple[object, ...] = ()
+        self.news = 0
+        """Grows with each pass that may have found more than other ages."""
+        self._wants = False
         self.settled = False
         """Whether the last verdict found nothing new to keep."""
         self.ready: int | None = None
@@ -100,12 +103,22 @@ class Case:
         same = self._digest(plan, held, changed, now) and same
         if same:
             return None
+        self.news += 1
         judged = self._make(plan, held, now).judged
         counts = [role.ready for role in judged.roles]
         known = [count for count in counts if count is not None]
         self.ready = sum(known) if len(known) == len(counts) else None
         self.settled = judged.stored == stored
+        qualified = {GroupState.ELIGIBLE, GroupState.AWAITING_OBSERVATION}
+        self._wants = any(each.state in qualified and each.qualified_at is not None for each in judged.groups())
         return judged
+
+    def proof_wanted(self) -> bool:
+        """What `Judged.proof_wanted` of the last pass's verdict says; False before the first."""
+        plan, held, at = self._plan, self._held, self._at
+        if plan is None or held is None or at is None or not self._wants or held.facts.ready_by_reading:
+            return False
+        return view_needs_proof(self._inputs(plan, held, (), at), at, self._policy)
 
     def verdict(self) -> Verdict | None:
         """The verdict of the last pass, ``None`` before the first."""
@@ -227,7 +240,7 @@ class Case:
             seen, old = self._seen[place], digests[place]
             if seen is None:
                 continue
-            new = digests[place] = member_digest(seen, now, policy)
+            new = digests[place] = member_digest(plan.members[place], seen, now, policy)
             same = same and old is not None and old.decides == new.decides
         standings = [each.standing for place in plan.serving if (each := digests[place]) is not None]
         inputs = self._inputs(plan, held, plan.routers, now)

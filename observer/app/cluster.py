@@ -298,8 +298,8 @@ class Cluster:
         """List the Pods of deployments whose verdict would be held without; few are, and only while views are shaky."""
         while True:
             for key in list(self._followed):
-                judged, now = self._watcher.judging.judged(key), self._clock.now().mono
-                if judged is None or not judged.proof_wanted or now < self._proved.get(key, now):
+                now = self._clock.now().mono
+                if not self._watcher.judging.proof_wanted(key) or now < self._proved.get(key, now):
                     continue
                 self._proved[key] = now + PROOF_SECONDS
                 proof = await self.discovery.prove(key)

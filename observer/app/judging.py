@@ -205,6 +205,16 @@ class Judging:
         verdict = self._verdict(key)
         return None if verdict is None else verdict.judged
 
+    def news(self, key: DeploymentKey) -> int | None:
+        """A number that grows whenever a pass may have found more than other ages; ``None`` before the first pass."""
+        case = self._cases.get(key)
+        return None if case is None else case.news
+
+    def proof_wanted(self, key: DeploymentKey) -> bool:
+        """Whether one uncached list of a deployment's Pods is worth its cost, by the last pass."""
+        case = self._cases.get(key)
+        return case is not None and case.proof_wanted()
+
     def _verdict(self, key: DeploymentKey) -> Verdict | None:
         case = self._cases.get(key)
         return None if case is None else case.verdict()

@@ -48,6 +48,7 @@ class _Published(msgspec.Struct):
     seen: tuple[Transition, ...] | None = None
     retry_at: float = 0.0
     gist: object = None
+    signs: object = None
     again_at: float = 0.0
     intents: dict[Key, Intent] = msgspec.field(default_factory=dict)
 
@@ -130,6 +131,9 @@ class Publisher:
         now = self._clock.now()
         found = held.found
         key = found.deployment.key
+        signs = self._signs(found)
+        if signs is not None and signs == held.signs and now.mono < held.again_at:
+            return
         judged, memory = self._judging.judged(key), self._judging.memory(key)
         if judged is None or memory is None or self._published.get(key) is not held:
             return
@@ -141,6 +145,7 @@ class Publisher:
         document = self._on_target(found)
         seen = [each.resource_version for each in (stored, document) if each is not None]
         gist = (*gist_of(judged), memory, found.deployment.generation, seen)
+        held.signs = signs
         if gist == held.gist and now.mono < held.again_at:
             return
         held.gist, held.again_at = gist, now.mono + LOOK_AGAIN * (0.5 + self._chance())
@@ -154,6 +159,16 @@ class Publisher:
             if intent is not None:
                 self._submit(held, intent)
         self._tell(held, report, memory.transitions, stored)
+
+    def _signs(self, found: Discovered) -> object:
+        """What must change before there is anything to tell at once; ``None`` where more must be looked at."""
+        key = found.deployment.key
+        name, namespace = observation_name(found), key.namespace
+        observed, document = self._observations.get(namespace, name), self._on_target(found)
+        if observed is None:
+            return None
+        seen = [None if each is None else each.resource_version for each in (observed, document)]
+        return self._judging.news(key), found.deployment.generation, seen
 
     def _on_target(self, found: Discovered) -> Document | None:
         """The observed object, where conditions of ours may stand on it."""

@@ -3,6 +3,7 @@
 A verdict tells ages and counts that change with every moment. What is kept of it for the next pass follows from far
 fewer facts: who answers, who moved, what routers select, which word each condition has. They are the digests here.
 Where judging found nothing new to keep, and every digest is still the same, one more pass would find nothing new either.
+What ails a member or a router is in them too, although nothing keeps it: it is told at once, ages may wait.
 """
 
 from __future__ import annotations
@@ -17,10 +18,21 @@ from observer.judge.conditions import lag_since
 from observer.judge.conditions_serving import router_ready
 from observer.judge.convergence import Selection
 from observer.judge.stall import progress_word
-from observer.judge.standing import WORST_FIRST, Standing, answers, rank_standing, refused_since_answer, still_since
+from observer.judge.standing import (
+    STARTUP_SECONDS,
+    WORST_FIRST,
+    Standing,
+    answers,
+    member_standing,
+    rank_standing,
+    refused_since_answer,
+    still_since,
+)
+from observer.judge.starts import LOOP_SECONDS, QUIET_SECONDS
 from router_contract.judging import DeploymentInputs, JudgePolicy, MemberEvidence, Stored
 from router_contract.readings import FailureKind, Instant
 from router_contract.router_views import RouterView, ViewFailed
+from router_contract.targets import Member
 
 MARGIN = 1e-3
 """Seconds around a threshold in which nothing is taken to hold: sums and differences of times may round apart."""
@@ -37,7 +49,7 @@ class MemberDigest(msgspec.Struct, frozen=True):
     until: float
 
 
-def member_digest(evidence: MemberEvidence, now: Instant, policy: JudgePolicy) -> MemberDigest:
+def member_digest(member: Member, evidence: MemberEvidence, now: Instant, policy: JudgePolicy) -> MemberDigest:
     """The digest of one member's evidence at an instant."""
     mono, within = now.mono, policy.answered_within
     answering, refused = answers(evidence, now, policy), refused_since_answer(evidence)
@@ -48,9 +60,12 @@ def member_digest(evidence: MemberEvidence, now: Instant, policy: JudgePolicy) -
             until = earlier(until, at.mono + within, mono)
     if evidence.listed_at is not None and mono - evidence.listed_at.mono <= within:
         listed = evidence.listed_model
-    standing = Standing.UNKNOWN
+    standing, ails = Standing.UNKNOWN, None
     if answering and not refused:
         standing, edge = _standing(evidence, now, policy)
+        until = min(until, edge)
+    if evidence.failed_at is not None or not answering or (evidence.starts is not None and evidence.starts.at):
+        ails, edge = _ails(member, evidence, now, policy)
         until = min(until, edge)
     decides = (
         answering,
@@ -65,8 +80,24 @@ def member_digest(evidence: MemberEvidence, now: Instant, policy: JudgePolicy) -
         evidence.families,
         evidence.events_dialable,
         evidence.first_seen,
+        ails,
     )
     return MemberDigest(decides, standing, until)
+
+
+def _ails(
+    member: Member, evidence: MemberEvidence, now: Instant, policy: JudgePolicy
+) -> tuple[tuple[object, ...], float]:
+    """The words of a member that is not simply well, answered before or not, and until when they stay by themselves."""
+    told = [member_standing(member, evidence, answered=answered, now=now, policy=policy) for answered in (True, False)]
+    until = math.inf
+    for at in evidence.starts.at if evidence.starts is not None else ():
+        until = earlier(until, at.mono + LOOP_SECONDS, now.mono)
+    since = evidence.failing_since or evidence.failed_at
+    if since is not None:
+        for seconds in (QUIET_SECONDS, evidence.startup_budget or STARTUP_SECONDS):
+            until = earlier(until, since.mono + seconds, now.mono)
+    return tuple((each.standing, bool(each.loop), each.wait is None) for each in told), until
 
 
 def told_decides(before: MemberEvidence, after: MemberEvidence) -> bool:
@@ -122,11 +153,13 @@ def deployment_digest(
         operator = ours.operator_current(inputs, lag_since(inputs, stored, now), now, policy)
     ready = router_ready(inputs, now, policy) if inputs.deployment.router is not None else None
     return (
-        (selection.state, selection.valid, selection.selected, selection.refused),
+        (selection.state, selection.valid, selection.selected, selection.refused, selection.fault),
+        [(item.pod_uid, item.kind) for item in inputs.views if isinstance(item, ViewFailed)],
+        [(item.uid, item.failure) for item in inputs.freshness],
         proof,
         proof is not None and now.mono - proof.at.mono > policy.proof_validity,
         None if operator is None else (operator.status, operator.reason, operator.provenance),
-        None if ready is None else (ready.status, ready.reason, ready.provenance),
+        None if ready is None else (ready.status, ready.reason, ready.provenance, ready.message),
         fresh,
         progress_word(standings),
         [(item.type, item.status, item.reason, item.provenance) for item in inputs.extra],

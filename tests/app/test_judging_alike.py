@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -11,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from msgspec.structs import replace
 
 from observer.app.judging import Judging
+from observer.app.publishing import gist_of
 from observer.settings import Settings
 from router_contract.judging import MembershipProof, ProofMember, Stored
 from router_contract.kv_streams import History, KvStreamSummary, StreamKey, StreamSource, StreamState
@@ -29,7 +31,7 @@ from router_contract.platform_facts import (
 from router_contract.probes import HealthAnswered, MemberProbe, ModelsListed
 from router_contract.readings import FailureKind, Instant, ScrapeFailed
 from router_contract.router_views import Circuit, RouterView, ViewFailed, ViewSource, WorkerRow
-from router_contract.status import Retirement
+from router_contract.status import Retirement, Serving, ServingState
 from router_contract.targets import (
     Deployment,
     DeploymentKey,
@@ -203,6 +205,7 @@ def rows(draw: st.DrawFn) -> tuple[WorkerRow, ...]:
     )
 
 
+NO_SERVING = Serving(state=ServingState.UNKNOWN)
 Choice = tuple[tuple[WorkerRow, ...], tuple[WorkerRow, ...]]
 CHOSEN = st.none() | st.sampled_from(CHOICES)
 
@@ -222,6 +225,7 @@ class Alike(RuleBasedStateMachine):
         self.full = FullJudging(self.store, Settings(), self.extra, lambda key: self.streams.get(key, ()))
         self.judging = Judging(self.store, Settings(), self.extra, lambda key: self.streams.get(key, ()))
         self.expected: dict[DeploymentKey, DeploymentReport] = {}
+        self.gists: dict[DeploymentKey, tuple[object, ...]] = {}
         self.fleet = {KEYS[0]: plain(routers=routers)}
         self.store.set_deployments(self.fleet.values(), self.now())
 
@@ -420,12 +424,32 @@ class Alike(RuleBasedStateMachine):
         self.judging.judge_all(now)
         assert self.judging.stored() == self.full.stored
         assert {key: self.judging.ready_replicas(key) for key in self.fleet} == self.full.ready(self.fleet)
+        assert {key: self.judging.proof_wanted(key) for key in self.fleet} == {
+            key: judged.proof_wanted for key, (_, judged, _) in self.full.verdicts.items()
+        }
         assert self.judging.last_pass == now
+        self.check_news()
         self.expected = {
             key: self.full.shown(DeploymentReport(deployment=of, at=now)) for key, of in self.fleet.items()
         }
         if ask:
             self.check_shown()
+
+    def check_news(self) -> None:
+        """What is worth telling at once has not changed while there are no news; ages in sentences may have."""
+        gists = {}
+        for key in self.fleet:
+            judged = self.full.verdicts[key][1]
+            serving = re.sub(r"is \d+ s old", "is old", judged.convergence.serving.reason)
+            shown = replace(
+                judged, convergence=replace(judged.convergence, serving=replace(NO_SERVING, reason=serving))
+            )
+            roles = tuple(replace(each, endpoints=replace(each.endpoints, serving=NO_SERVING)) for each in judged.roles)
+            gists[key] = self.judging.news(key), gist_of(replace(shown, roles=roles))
+            before = self.gists.get(key)
+            if before is not None and before[0] == gists[key][0]:
+                assert before == gists[key]
+        self.gists = gists
 
     def check_shown(self) -> None:
         """The verdicts of the last pass, as they are told now."""

@@ -9,22 +9,43 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from observer.judge.conditions_ours import fresh_word, metrics_fresh
+from observer.judge.conditions_ours import LAG_KEY, fresh_word, metrics_fresh
 from observer.judge.convergence import read_selection
 from observer.judge.digest import MARGIN, MemberDigest, deployment_digest, earlier, member_digest
 from observer.judge.judgement import judge
-from router_contract.judging import DeploymentInputs, MemberEvidence, Stored, TargetFreshness
+from router_contract.judging import DeploymentInputs, MemberEvidence, MembershipProof, Stored, TargetFreshness
+from router_contract.platform_facts import OperatorStatus
 from router_contract.readings import FailureKind, Instant
-from tests.judge.build import NOW, POLICY, ago, evidence, inputs, later, rank, refused
+from router_contract.verdicts import Condition, Status
+from tests.judge.build import (
+    NOW,
+    POLICY,
+    ago,
+    deployment,
+    evidence,
+    facts,
+    inputs,
+    later,
+    lost,
+    member,
+    rank,
+    refused,
+    role,
+    router,
+    row,
+    view,
+)
 from tests.judge.test_properties import cases, seen_of
 
 FIELDS = tuple(name for name in MemberEvidence.__struct_fields__ if name != "uid")
+ENGINE = member("a")
 STEPS = (0.0, 1.0, 2.0, 7.9, 8.0, 8.1, 30.0, 58.0, 60.0, 100.0)
 
 
 def digests(given_: DeploymentInputs, stored: Stored, now: Instant) -> tuple[object, ...]:
-    members = {each.uid: member_digest(each, now, POLICY) for each in given_.members}
     places = [member for role in given_.deployment.roles for member in role.members()]
+    known = {each.uid: each for each in places}
+    members = {each.uid: member_digest(known[each.uid], each, now, POLICY) for each in given_.members}
     serving = [each.uid for each in places if each.serves and not (each.terminating or each.ancillary)]
     standings = [members[uid].standing if uid in members else unseen(uid, now).standing for uid in serving]
     ages = [each.age for each in given_.freshness if each.age is not None]
@@ -36,7 +57,7 @@ def digests(given_: DeploymentInputs, stored: Stored, now: Instant) -> tuple[obj
 
 
 def unseen(uid: str, now: Instant) -> MemberDigest:
-    return member_digest(MemberEvidence(uid=uid), now, POLICY)
+    return member_digest(ENGINE, MemberEvidence(uid=uid), now, POLICY)
 
 
 def settled(given_: DeploymentInputs, stored: Stored) -> Stored:
@@ -70,9 +91,9 @@ def test_equal_digests_keep_the_same_memory(case, data, step) -> None:
 @settings(max_examples=300, deadline=None)
 @given(seen=seen_of("a"), step=st.sampled_from(STEPS) | st.floats(0.0, 200.0))
 def test_a_digest_stays_as_it_is_until_it_says(seen, step) -> None:
-    first, now = member_digest(seen, NOW, POLICY), later(step)
+    first, now = member_digest(ENGINE, seen, NOW, POLICY), later(step)
     if now.mono < first.until:
-        again = member_digest(seen, now, POLICY)
+        again = member_digest(ENGINE, seen, now, POLICY)
         assert (again.decides, again.standing) == (first.decides, first.standing)
 
 
@@ -98,7 +119,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("other", CHANGES.values(), ids=CHANGES)
 def test_each_fact_that_decides_is_in_it(other) -> None:
-    assert member_digest(SEEN, NOW, POLICY).decides != member_digest(other, NOW, POLICY).decides
+    assert member_digest(ENGINE, SEEN, NOW, POLICY).decides != member_digest(ENGINE, other, NOW, POLICY).decides
 
 
 SAME = {
@@ -112,7 +133,7 @@ SAME = {
 
 @pytest.mark.parametrize("other", SAME.values(), ids=SAME)
 def test_what_only_sentences_tell_is_not(other) -> None:
-    assert member_digest(SEEN, NOW, POLICY).decides == member_digest(other, NOW, POLICY).decides
+    assert member_digest(ENGINE, SEEN, NOW, POLICY).decides == member_digest(ENGINE, other, NOW, POLICY).decides
 
 
 @pytest.mark.parametrize(
@@ -122,14 +143,59 @@ def test_what_only_sentences_tell_is_not(other) -> None:
         pytest.param(evidence(answered_at=ago(40)), math.inf, id="answered long ago"),
         pytest.param(evidence(answered_at=None, health_at=ago(3)), 7.0, id="healthy"),
         pytest.param(evidence(listed_at=ago(9)), 1.0, id="listed"),
-        pytest.param(refused(), math.inf, id="refused"),
+        pytest.param(refused(), 59.0, id="refused, and quiet later"),
+        pytest.param(refused(failing_since=ago(70)), 1730.0, id="refused for as long as a load may take"),
         pytest.param(evidence(ranks=(rank(moved_at=ago(57), work_since=ago(58)),)), 3.0, id="stands still soon"),
         pytest.param(evidence(ranks=(rank(moved_at=ago(70), work_since=ago(59)),)), 1.0, id="its work came later"),
         pytest.param(evidence(ranks=(rank(moved_at=ago(57), work=0.0),)), 8.0, id="no work, no standstill"),
     ],
 )
 def test_the_nearest_threshold_ends_it(seen, until) -> None:
-    assert member_digest(seen, NOW, POLICY).until == pytest.approx(NOW.mono + until - MARGIN)
+    assert member_digest(ENGINE, seen, NOW, POLICY).until == pytest.approx(NOW.mono + until - MARGIN)
+
+
+def rest(given_: DeploymentInputs, stored: Stored | None = None, seconds: float = 0.0) -> tuple[object, ...]:
+    return digests(given_, stored or Stored(), later(seconds))[1]
+
+
+OPERATED = facts(operator=OperatorStatus(read_at=1.0, observed_generation=6))
+PROOF = MembershipProof(at=ago(1), members=())
+ROUTED = deployment(role(), with_router=router("r", "s"))
+VIEWS = (view(row("a"), uid="r"), view(row("a"), uid="s"))
+EXTRA = Condition(type="KVEventsLive", status=Status.TRUE, reason="Receiving")
+ANOTHER = {
+    "views became too old": (inputs(ROUTED, views=VIEWS), {"seconds": 14.0}),
+    "a router refuses a member": (inputs(ROUTED, views=(VIEWS[0], view(row("a", in_selection=False), uid="s"))), {}),
+    "a view failed beside a good one": (inputs(ROUTED, views=(*VIEWS, lost())), {}),
+    "a proof came": (inputs(ROUTED, views=VIEWS, proof=PROOF), {}),
+    "another condition": (inputs(ROUTED, views=VIEWS, extra=(EXTRA,)), {}),
+    "its reason": (inputs(ROUTED, views=VIEWS, extra=(replace(EXTRA, reason="Idle"),)), {}),
+    "a member stands still": (
+        inputs(ROUTED, views=VIEWS, members=(evidence(ranks=(rank(moved_at=ago(70), work_since=ago(65)),)),)),
+        {},
+    ),
+    "a target was never read": (inputs(ROUTED, views=VIEWS, freshness=(TargetFreshness(name="x", age=None),)), {}),
+    "a target is stale": (inputs(ROUTED, views=VIEWS, freshness=(TargetFreshness(name="x", age=13.0),)), {}),
+}
+
+
+@pytest.mark.parametrize(("other", "more"), ANOTHER.values(), ids=ANOTHER)
+def test_each_fact_of_the_deployment_is_in_it(other, more) -> None:
+    told = [rest(inputs(ROUTED, views=VIEWS)), *(rest(each, **how) for each, how in ANOTHER.values())]
+    assert told.count(rest(other, **more)) == 1
+
+
+def test_a_proof_that_became_too_old_and_an_operator_that_lags_too_long_are_in_it() -> None:
+    proven = inputs(ROUTED, views=VIEWS, proof=PROOF)
+    digest = rest(proven, seconds=1.0)
+    assert rest(proven, seconds=2.0) == digest
+    assert [
+        a != b for a, b in zip(rest(inputs(proof=PROOF), seconds=30.0), rest(inputs(proof=PROOF)), strict=True)
+    ].count(True) == 1
+    lagging = inputs(facts=OPERATED)
+    behind = Stored(disagreements=((LAG_KEY, NOW.wall - 100.0),))
+    assert rest(lagging, behind) == rest(lagging, behind, seconds=19.0)
+    assert rest(lagging, behind) != rest(lagging, behind, seconds=21.0)
 
 
 def test_upon_a_threshold_nothing_holds() -> None:
