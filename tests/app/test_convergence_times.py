@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from observer.app.convergence_times import BOUNDS, ConvergenceTimes
-from observer.app.judging import stalls
+from observer.app.case import stalls
 from router_contract.judging import Judged, Stored
 from router_contract.readings import FailureKind
 from router_contract.status import Convergence, Serving, ServingState
