@@ -14,13 +14,14 @@ from typing import TypeVar
 import msgspec
 
 from observer.clock import Clock
-from observer.collect.answers import ABSENT, JSON, Reach, at, in_words, malformed, reach
+from observer.collect.answers import ABSENT
+from observer.collect.asking import Asking, absent
 from observer.collect.failures import Failure
 from observer.collect.fetch import Fetched, Fetcher
 from observer.collect.rounds import Rounds
 from observer.supervise import Supervisor
 from router_contract.catalog import UnknownSoftware, lookup
-from router_contract.endpoints import EventsForm, Listener
+from router_contract.endpoints import EventsForm
 from router_contract.probe_parsers import parse_event_sources, parse_models, parse_version_told
 from router_contract.probes import (
     EventSourcesTold,
@@ -31,7 +32,7 @@ from router_contract.probes import (
     VersionTold,
 )
 from router_contract.readings import FailureKind, Instant
-from router_contract.targets import Component, Deployment, DeploymentKey, Member, TargetKey
+from router_contract.targets import Address, Component, Deployment, DeploymentKey, Member, TargetKey
 from router_contract.vocabulary import Vocabulary
 
 _log = logging.getLogger(__name__)
@@ -129,65 +130,6 @@ def _table(software: str) -> Vocabulary | None:
         return None
 
 
-class _Asking:
-    """The questions of one round to one member: a path is asked once, and a dead listener is not asked again."""
-
-    def __init__(self, member: Member, fetcher: Fetcher, clock: Clock, options: ProbeOptions) -> None:
-        self._member = member
-        self._fetcher = fetcher
-        self._clock = clock
-        self._options = options
-        self._answers: dict[str, tuple[Instant, Fetched | Failure]] = {}
-        self._dead: Failure | None = None
-
-    @property
-    def refused(self) -> bool:
-        """Whether nothing listens there: the process is gone."""
-        return self._dead is not None and self._dead.kind is FailureKind.REFUSED
-
-    async def get(self, path: str) -> tuple[Instant, Fetched | Failure]:
-        """The answer at a path and when its question began."""
-        known = self._answers.get(path)
-        if known is not None:
-            return known
-        began = self._clock.now()
-        outcome: Fetched | Failure
-        address = at(self._member, Listener.API, path)
-        if address is None:
-            outcome = Failure(kind=FailureKind.UNREACHABLE, detail=f"no API address of {self._member.name} is known")
-        elif self._dead is not None:
-            outcome = self._dead
-        else:
-            limit = self._options.body
-            outcome = await self._fetcher.fetch(address, self._options.timeout, accept=JSON, limit=limit)
-            if isinstance(outcome, Failure):
-                outcome = in_words(outcome, address, limit)
-                if reach(outcome) is Reach.UNREACHED:
-                    self._dead = outcome
-        self._answers[path] = (began, outcome)
-        return began, outcome
-
-    async def read(self, path: str, parse: Callable[[bytes, Instant], T]) -> T | ProbeFailed:
-        """What a path's answer says, or why it says nothing."""
-        began, outcome = await self.get(path)
-        if isinstance(outcome, Fetched):
-            try:
-                return parse(outcome.data, began)
-            except ValueError as error:
-                address = at(self._member, Listener.API, path)
-                outcome = malformed(address.url if address is not None else path, str(error))
-        return ProbeFailed(at=began, path=path, kind=outcome.kind, detail=outcome.detail, status=outcome.status)
-
-    async def first(self, paths: Iterable[tuple[str, Callable[[bytes, Instant], T]]]) -> T | ProbeFailed | None:
-        """The first path that exists: its reading or its failure. ``None`` when there is no path at all."""
-        found: T | ProbeFailed | None = None
-        for path, parse in paths:
-            found = await self.read(path, parse)
-            if not isinstance(found, ProbeFailed) or not _absent(found):
-                return found
-        return found
-
-
 class _Visitor:
     """Asks one member and holds what it said."""
 
@@ -195,6 +137,9 @@ class _Visitor:
         self, subject: EngineMember, fetcher: Fetcher, sink: ProbeSink, clock: Clock, options: ProbeOptions
     ) -> None:
         self._subject = subject
+        # Both for the visitor's life: a member with another engine or listener gets another visitor.
+        self._table = _table(subject.software)
+        self._addresses: dict[str, Address] = {}
         self._fetcher = fetcher
         self._sink = sink
         self._clock = clock
@@ -234,11 +179,14 @@ class _Visitor:
     async def visit(self) -> None:
         """One round, and everything known so far to the sink."""
         subject = self._subject
-        table = _table(subject.software)
+        table = self._table
         if table is None:
             return
         began, life = self._clock.now().mono, self._life
-        asking = _Asking(subject.member, self._fetcher, self._clock, self._options)
+        told = self._options
+        asking = Asking(
+            subject.member, self._addresses, self._fetcher, self._clock, seconds=told.timeout, most=told.body
+        )
         found = await _levels(asking, table)
         settled = True
         if began >= self._identity_due:
@@ -252,12 +200,11 @@ class _Visitor:
             return
         if asking.refused or not settled:
             self._identity_due = -math.inf
-        for name, each in found.items():
-            self._hold(name, each)
+        self._hold(found)
         self._note()
         self._sink(self._probe)
 
-    async def _identity(self, asking: _Asking, table: Vocabulary) -> dict[str, object]:
+    async def _identity(self, asking: Asking, table: Vocabulary) -> dict[str, object]:
         """What a process says of itself, by the field of `MemberProbe`."""
         return {
             "version": await asking.first(
@@ -278,12 +225,15 @@ class _Visitor:
 
         return parse
 
-    def _hold(self, name: str, found: object) -> None:
-        """Keep a finding, or a failure beside what was found before."""
-        if isinstance(found, ProbeFailed):
-            self._probe = msgspec.structs.replace(self._probe, **{f"{name}_failed": found})
-        elif found is not None:
-            self._probe = msgspec.structs.replace(self._probe, **{name: found, f"{name}_failed": None})
+    def _hold(self, found: dict[str, object]) -> None:
+        """Keep each finding, or a failure beside what was found before."""
+        changes: dict[str, object] = {}
+        for name, each in found.items():
+            if isinstance(each, ProbeFailed):
+                changes[f"{name}_failed"] = each
+            elif each is not None:
+                changes[name], changes[f"{name}_failed"] = each, None
+        self._probe = msgspec.structs.replace(self._probe, **changes)
 
     def _note(self) -> None:
         """Log on change only: publishers that exist and cannot be dialled."""
@@ -293,7 +243,7 @@ class _Visitor:
         self._notes = notes
 
 
-async def _levels(asking: _Asking, table: Vocabulary) -> dict[str, object]:
+async def _levels(asking: Asking, table: Vocabulary) -> dict[str, object]:
     """What can change at any time, by the field of `MemberProbe`."""
     found: dict[str, object] = {}
     if table.models_path:
@@ -308,14 +258,10 @@ def _models(body: bytes, when: Instant) -> ModelsListed:
     return ModelsListed(at=when, models=parse_models(body))
 
 
-def _absent(failed: ProbeFailed) -> bool:
-    return failed.status in ABSENT
-
-
 def _lasting(failed: ProbeFailed) -> bool:
     """Whether asking again soon would give the same: this process answers, only not what we want."""
     if failed.status is not None:
-        return _absent(failed) or (failed.status < 500 and failed.status != 429)
+        return absent(failed) or (failed.status < 500 and failed.status != 429)
     return failed.kind in {FailureKind.MALFORMED, FailureKind.TOO_LARGE}
 
 

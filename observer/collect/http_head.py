@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 MAX_HEAD = 64 << 10
 """Bytes of all heads of one answer together, interim ones and trailers included."""
 START = b"HTTP/1."
+_SMALL = 1024
 
 _FIELD = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++:[^\r\n\0]*+"
 _FOLD = re.compile(rb"\r?\n[ \t]++")
@@ -44,9 +46,20 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 def parse_head(head: bytes) -> Head:
     """A whole head, its empty line included. Raises `NotHttpError`.
 
+    Programs of one kind send the same heads, for a second at least, so the last ones are remembered where they are small.
+
     Lines may end with a line feed alone, and a value may go on in a line that begins with white space, as old servers
     do. What leaves the body's end in doubt is refused: two lengths, a length beside chunks, other transfer encodings.
     """
+    return _remembered(head) if len(head) <= _SMALL else _parsed(head)
+
+
+@functools.lru_cache(256)
+def _remembered(head: bytes) -> Head:
+    return _parsed(head)
+
+
+def _parsed(head: bytes) -> Head:
     match = _HEAD.fullmatch(head)
     if match is None:
         match = _HEAD.fullmatch(_FOLD.sub(b" ", head))

@@ -14,7 +14,7 @@ from typing import Self
 import msgspec
 
 from observer.clock import Clock
-from observer.collect.kv_socket import Lot, Receiver, ReceiverLimits, held_bytes
+from observer.collect.kv_socket import Lot, Receiver, ReceiverLimits
 from observer.collect.kv_zmq import CONNECTED, DISCONNECTED, RETRIED
 from observer.measure.blocks import StreamBlocks
 from observer.measure.ledger import Ledger
@@ -33,7 +33,10 @@ from router_contract.kv_streams import (
 from router_contract.readings import Instant
 from router_contract.targets import DeploymentKey
 
-_SLICE_BYTES = 256 << 10
+_SLICE_BYTES = 64 << 10
+"""Of payloads between two turns of other tasks: a millisecond or two of work."""
+_MESSAGE_BYTES = 256
+"""What a message costs beside its payload, so that empty ones end a slice too."""
 _SLICE_STREAMS = 500
 _CLEAN_ENTRIES = 4_000
 
@@ -72,6 +75,7 @@ class KvCollector:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._receiver = Receiver(clock, self._notify, self._limits.receiver)
         self._stopping = False
+        self._slice = _SLICE_BYTES
         self.shed = 0
 
     async def __aenter__(self) -> Self:
@@ -188,10 +192,12 @@ class KvCollector:
             while not self._stopping:
                 await self._woken.wait()
                 self._woken.clear()
-                while (lot := self._receiver.take()) is not None:
+                # Streams' times pass, and `stop` is heard, also while more arrives than is applied.
+                while not self._stopping and loop.time() < tick_due and (lot := self._receiver.take()) is not None:
                     await self._apply(lot)
                 if loop.time() >= tick_due:
                     await self._tick()
+                    self._woken.set()
                     tick_due = loop.time() + self._limits.tick
                     timer = loop.call_at(tick_due, self._woken.set)
                 if self._ledger.clean(_CLEAN_ENTRIES):
@@ -214,31 +220,32 @@ class KvCollector:
         for sid, word, detail in lot.changes:
             if (subscription := self._by_sid.get(sid)) is not None:
                 self._change(subscription, word, detail, lot.at)
-        size = 0
         for sid, messages in lot.live:
-            # A slice is a bound on bytes, so that a burst never keeps the loop from its other tasks for long.
             for number, frames in enumerate(messages):
                 subscription = self._by_sid.get(sid)
                 if subscription is None:
                     self._receiver.discard(len(messages) - number)
                     break
-                size += held_bytes(frames)
                 self._live(subscription, frames, lot.at)
-                if size > _SLICE_BYTES:
-                    size = 0
-                    await asyncio.sleep(0)
+                self._slice -= _MESSAGE_BYTES + len(frames[-1])
+                if self._slice < 0:
+                    await self._let_others()
         for sid, token, messages in lot.replies:
             for frames in messages:
-                size += held_bytes(frames)
                 self._reply(sid, token, frames, lot.at)
-                if size > _SLICE_BYTES:
-                    size = 0
-                    await asyncio.sleep(0)
+                self._slice -= _MESSAGE_BYTES + len(frames[-1])
+                if self._slice < 0:
+                    await self._let_others()
+
+    async def _let_others(self) -> None:
+        """The end of a slice, which is a bound on bytes, so that a burst never keeps the loop from its other tasks."""
+        self._slice = _SLICE_BYTES
+        await asyncio.sleep(0)
 
     def _live(self, subscription: _Subscription, frames: list[bytes], at: Instant) -> None:
         message = read_live(frames)
         stream = subscription.stream
-        if isinstance(message, Rejected):
+        if type(message) is Rejected:
             stream.malformed[message.reason] += 1
             return
         stream.message(message.sequence, message.payload, at)

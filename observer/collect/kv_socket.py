@@ -30,7 +30,7 @@ _FRAME_BYTES = 64
 
 def held_bytes(frames: list[bytes]) -> int:
     """What a message occupies while it waits: every frame of it, whatever it is for."""
-    return sum([len(frame) for frame in frames]) + _FRAME_BYTES * len(frames)
+    return sum(map(len, frames)) + _FRAME_BYTES * len(frames)
 
 
 class ReceiverLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,10 +215,10 @@ class Receiver:
             socket = stream.sub if kind == "sub" else stream.replay if kind == "replay" else None
             if socket is None:
                 continue
-            messages = self._drain(socket, fd)
+            messages, held = self._drain(socket, fd)
             if not messages:
                 continue
-            size += sum([held_bytes(frames) for frames in messages])
+            size += held
             self._given += len(messages)
             if kind == "sub":
                 live.append((stream.sid, messages))
@@ -303,13 +303,13 @@ class Receiver:
             if word is not None:
                 self._changes.append((stream.sid, word, ""))
 
-    def _drain(self, socket: zmq.Socket[bytes], fd: int) -> list[list[bytes]]:
-        """Up to ``share`` messages, and no more bytes than may wait at once. One message alone is the usual case, and asking whether another waits costs less
-        than being refused it.
+    def _drain(self, socket: zmq.Socket[bytes], fd: int) -> tuple[list[list[bytes]], int]:
+        """Up to ``share`` messages and what they occupy, no more bytes than may wait at once. One message alone is the
+        usual case, and asking whether another waits costs less than being refused it.
         """
         messages: list[list[bytes]] = []
         receive, option, more = socket.recv, socket.getsockopt, zmq.RCVMORE
-        room = self._limits.capacity_bytes
+        capacity, held = self._limits.capacity_bytes, 0
         try:
             for number in range(self._limits.share):
                 frames = [receive(zmq.NOBLOCK)]
@@ -318,12 +318,12 @@ class Receiver:
                     if len(frames) <= MAX_FRAMES:  # one more than there may be is enough to be rejected for it
                         frames.append(frame)
                 messages.append(frames)
-                room -= held_bytes(frames)
-                if room < 0:
+                held += held_bytes(frames)
+                if held > capacity:
                     break
                 if number == 0 and not int(option(zmq.EVENTS)) & zmq.POLLIN:
-                    return messages
+                    return messages, held
         except zmq.Again:
-            return messages
+            return messages, held
         self._again[fd] = None
-        return messages
+        return messages, held

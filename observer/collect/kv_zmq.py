@@ -22,6 +22,11 @@ _EVENTS = {
 class SocketLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of the sockets. ``high_water_mark`` and ``replay_high_water_mark`` are messages, ``kernel_buffer`` bytes
     (-1: the system's own), intervals milliseconds: reconnection waits ``reconnect`` and doubles up to its maximum.
+
+    A peer's machine that vanished is noticed by TCP: after ``keepalive_seconds`` of silence, asked as often again as
+    ``keepalive_probes`` says. Not by heartbeats of ZMQ: a socket whose queue is full reads no answers to them, so they
+    would end a good connection just when we are slow, and libzmq up to 4.3.5 aborts the process when a socket with a
+    full queue connects again (its issue 3937).
     """
 
     high_water_mark: int = 10_000
@@ -31,8 +36,8 @@ class SocketLimits(msgspec.Struct, frozen=True, kw_only=True):
     reconnect_ms: int = 200
     reconnect_max_ms: int = 10_000
     connect_timeout_ms: int = 5_000
-    heartbeat_ms: int = 10_000
-    heartbeat_timeout_ms: int = 30_000
+    keepalive_seconds: int = 10
+    keepalive_probes: int = 3
     max_sockets: int = 65_536
 
 
@@ -43,6 +48,9 @@ def _common(socket: zmq.Socket[bytes], endpoint: str, limits: SocketLimits) -> N
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, limits.reconnect_max_ms)
     socket.setsockopt(zmq.CONNECT_TIMEOUT, limits.connect_timeout_ms)
     socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, limits.keepalive_seconds)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, limits.keepalive_seconds)
+    socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, limits.keepalive_probes)
     if limits.kernel_buffer >= 0:
         socket.setsockopt(zmq.RCVBUF, limits.kernel_buffer)
     if "[" in endpoint:
@@ -73,8 +81,6 @@ def subscriber(
     try:
         _common(socket, endpoint, limits)
         socket.setsockopt(zmq.RCVHWM, limits.high_water_mark)
-        socket.setsockopt(zmq.HEARTBEAT_IVL, limits.heartbeat_ms)
-        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, limits.heartbeat_timeout_ms)
         monitor = socket.get_monitor_socket(sum(_EVENTS))
         monitor.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.SUBSCRIBE, b"")

@@ -5,8 +5,8 @@ known address never uses; with it one process cannot read 10,000 targets every 1
 one write of bytes that were made before, a parse where they were received, and one copy. TLS, and every address that
 is out of the usual, stay with the library (`observer.collect.fetch`).
 
-One idle connection is kept for each host and port. None is ever used for an answer while another is expected on it, and
-one on which something was left over is closed.
+A connection is kept when its answer came to a clear end, and the one that was used last is used first. None carries a
+request while an answer is expected on it, and one on which something was left over is closed.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ _NOWHERE = memoryview(bytearray(4096))
 class _Connection(asyncio.BufferedProtocol):
     """One connection, and the answer that is expected on it."""
 
-    __slots__ = ("_answer", "_client", "_transport", "_waiter", "idle_since", "key")
+    __slots__ = ("_answer", "_client", "_transport", "_waiter", "below", "idle_since", "key")
 
     def __init__(self, client: WireClient, key: _Key) -> None:
         self.key = key
         self.idle_since = 0.0
+        self.below: _Connection | None = None
+        """The one to the same place that became idle before this one."""
         self._client = client
         self._transport: asyncio.Transport | None = None
         self._answer: Answer | None = None
@@ -130,7 +132,8 @@ class WireClient:
         self._buffers = Buffers()
         self._open: set[_Connection] = set()
         self._making = 0
-        self._idle: dict[_Key, _Connection] = {}  # the longest idle first
+        self._idle: dict[_Connection, None] = {}  # the longest idle first
+        self._top: dict[_Key, _Connection] = {}  # the last idle one to a place; it knows those below it
         self._sweeping: asyncio.TimerHandle | None = None
         room.join(self)
 
@@ -141,13 +144,13 @@ class WireClient:
 
     def idle_since(self) -> float | None:
         """When the connection that has been idle longest became so."""
-        return next((connection.idle_since for connection in self._idle.values()), None)
+        return next((connection.idle_since for connection in self._idle), None)
 
     def close_oldest(self) -> None:
         """Close that one."""
-        key = next(iter(self._idle), None)
-        if key is not None:
-            self._idle.pop(key).close()
+        connection = next(iter(self._idle), None)
+        if connection is not None:
+            connection.close()
 
     async def close(self) -> None:
         """Close every connection."""
@@ -170,7 +173,9 @@ class WireClient:
         deadline = loop.time() + seconds
         answer = Answer(address, limits, self._shared, self._buffers, progress)
         try:
-            kept = self._idle.pop((address.host, address.port), None)
+            kept = self._top.get((address.host, address.port))
+            if kept is not None:
+                self._unkeep(kept)
             if kept is not None and kept.usable:
                 progress.connected = True
                 if not await kept.ask(request, answer, seconds):
@@ -198,20 +203,33 @@ class WireClient:
 
     def keep(self, connection: _Connection) -> None:
         """A connection on which an answer came to its end."""
-        other = self._idle.pop(connection.key, None)
-        if other is not None:
-            other.close()
         # Not the loop's time: uvloop's is too coarse to order what is kept.
         connection.idle_since = self._clock.now().mono
-        self._idle[connection.key] = connection
+        connection.below = self._top.get(connection.key)
+        self._top[connection.key] = connection
+        self._idle[connection] = None
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().call_later(self._keep_alive, self._sweep)
 
     def lost(self, connection: _Connection) -> None:
         """A connection that is no more."""
         self._open.discard(connection)
-        if self._idle.get(connection.key) is connection:
-            del self._idle[connection.key]
+        if connection in self._idle:
+            self._unkeep(connection)
+
+    def _unkeep(self, connection: _Connection) -> None:
+        """An idle connection is in use, or gone."""
+        del self._idle[connection]
+        above = self._top[connection.key]
+        if above is not connection:
+            while above.below is not None and above.below is not connection:
+                above = above.below
+            above.below = connection.below
+        elif connection.below is None:
+            del self._top[connection.key]
+        else:
+            self._top[connection.key] = connection.below
+        connection.below = None
 
     def _sweep(self) -> None:
         """Close what has been idle for too long; one timer for all."""

@@ -57,8 +57,19 @@ async def test_one_connection_serves_many_reads_and_two_at_once_need_two() -> No
         assert [await read(fetcher, server.port) for _ in range(3)] == [TEXT] * 3
         assert (server.connections, fetcher.open_connections) == (1, 1)
         assert await asyncio.gather(*(read(fetcher, server.port) for _ in range(2))) == [TEXT] * 2
-        assert server.connections == 2
-        await until(lambda: fetcher.open_connections == 1)
+        assert await asyncio.gather(*(read(fetcher, server.port) for _ in range(2))) == [TEXT] * 2
+        assert (server.connections, fetcher.open_connections) == (2, 2)
+
+
+async def test_of_several_idle_connections_to_one_place_any_may_go() -> None:
+    async with serving(reply(TEXT)) as server, fetching(reads=3) as fetcher:
+        for open_now in (1, 2, 3):
+            assert await asyncio.gather(*(read(fetcher, server.port) for _ in range(open_now))) == [TEXT] * open_now
+        async with serving(reply(TEXT)) as other:
+            assert await read(fetcher, other.port) == TEXT
+            assert (fetcher.open_connections, fetcher.closed_idle) == (3, 1)
+            assert await asyncio.gather(*(read(fetcher, server.port) for _ in range(2))) == [TEXT] * 2
+            assert server.connections == 3, "the two that are left, used last, are used again"
 
 
 async def test_a_kept_connection_that_died_is_no_failure_of_the_target() -> None:
@@ -201,6 +212,7 @@ async def test_a_header_that_would_end_its_line_is_never_sent() -> None:
 
 
 SCENES = (
+    test_of_several_idle_connections_to_one_place_any_may_go,
     test_one_connection_serves_many_reads_and_two_at_once_need_two,
     test_a_kept_connection_that_died_is_no_failure_of_the_target,
     test_a_request_is_sent_again_only_once_and_only_after_silence,
