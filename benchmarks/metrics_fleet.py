@@ -16,15 +16,17 @@ import gc
 import statistics
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from aiohttp.test_utils import make_mocked_request
 
 from benchmarks.collector import POLICY, Nothing, deployment
 from benchmarks.document import Hand, NoPool
 from benchmarks.exposition import SEED, moved
 from benchmarks.measuring import Report, spread
+from exporters.api import Api
 from exporters.families import FAMILIES
 from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
@@ -37,13 +39,13 @@ from observer.measure.exposition import Limits
 from observer.settings import Settings
 from observer.store import Store
 from router_contract.readings import Instant
-from router_contract.verdicts import DeploymentReport
 
 MEMBERS = 50
 PERIOD = 15.0
 READS = 4
 """Reads of each target before the first rendering."""
 PEER_EVERY = 3
+LONGEST = 20.0
 MOST = 0.25
 """Milliseconds of CPU a target."""
 
@@ -58,6 +60,8 @@ class World:
         self.judging = Judging(self.store, settings)
         self.source = Source(self.store, NoPool(), self.judging, self.clock, settings)
         self.renderer = Renderer(FAMILIES, SelfMetrics("0", "3").registry)
+        self._api = Api(self.source, self.renderer)
+        self._api.prepare = self.source.prepare_many
         self.deployments = [deployment(number, MEMBERS) for number in range(targets // MEMBERS)]
         self.store.set_deployments(self.deployments, Instant(0.0, 0.0))
         self.targets = [target for each in self.deployments for target in each.targets()]
@@ -73,19 +77,23 @@ class World:
         self._turn += 1
         self.judging.judge_all(self.clock.moment)
 
-    def few(self) -> bytes:
-        """An answer with the values that it shows."""
-        signals = self.renderer.signals
-        return self._rendered(lambda source, each: source.deployment(each.key, signals))
+    def few(self) -> tuple[bytes, list[float]]:
+        """The answer that is served, and the CPU seconds of each of its steps on the event loop."""
+        answer = self._api.metrics(make_mocked_request("GET", "/metrics"))
+        steps: list[float] = []
+        while True:
+            begun = time.process_time()
+            try:
+                answer.send(None)
+            except StopIteration as end:
+                steps.append(time.process_time() - begun)
+                return bytes(end.value.body), steps
+            steps.append(time.process_time() - begun)
 
     def all(self) -> bytes:
         """The same with every value made."""
-        return self._rendered(lambda source, each: source.deployment(each.key))
-
-    def _rendered(self, asked: Callable[..., DeploymentReport | None]) -> bytes:
-        reports = [report for each in self.deployments if (report := asked(self.source, each)) is not None]
-        statuses = (target.status for report in reports for target in report.targets)
-        return self.renderer.render(snapshot(reports, statuses)).body
+        reports = [report for each in self.deployments if (report := self.source.deployment(each.key)) is not None]
+        return self.renderer.render(snapshot(reports, self.source.targets())).body
 
 
 def series(body: bytes) -> list[bytes]:
@@ -106,14 +114,14 @@ def main() -> int:
     gc.collect()
     gc.freeze()
     times: dict[str, list[float]] = {"few": [], "all": []}
-    lines = 0
+    lines, longest = 0, []
     for number in range(max(chosen.rounds, 2 * PEER_EVERY)):
         print(f"metrics of a fleet: round {number + 1}", file=sys.stderr, flush=True)
         world.read()
         gc.collect(1)
-        begun = time.process_time()
-        body = world.few()
-        times["few"].append((time.process_time() - begun) / len(world.targets))
+        body, steps = world.few()
+        times["few"].append(sum(steps) / len(world.targets))
+        longest.append(max(steps))
         if number % PEER_EVERY == 0:
             kept = world.clock.moment
             begun = time.process_time()
@@ -126,6 +134,8 @@ def main() -> int:
     few = statistics.median(times["few"]) * 1e3
     name = f"/metrics of {len(world.targets):,} targets, all newly read, ms a target"
     report.line(name, f"{spread(times['few'])}, {lines:,} series", few, MOST, at_least=False)
+    step = statistics.median(longest) * 1e3
+    report.line("  the longest step on the event loop, ms", spread(longest), step, LONGEST, at_least=False)
     report.line("  with every value made", spread(times["all"]), statistics.median(times["all"]) * 1e3)
     return report.end()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from aiohttp import web
 
@@ -18,7 +18,7 @@ from exporters.paging import BadQueryError, page
 from exporters.prometheus import Exposition, Format, Renderer, negotiate
 from exporters.protocols import Documents, Looks, Prepare, ReportSource, at_once
 from exporters.signals_read import NO_SIGNALS, document_report
-from exporters.snapshot import snapshot
+from exporters.snapshot import Index, snapshot
 from exporters.status import contract_document, explain_document, status_document
 from exporters.statuses import failure, unavailable
 from exporters.summaries import (
@@ -185,25 +185,21 @@ class Api:
 
     async def _exposition(self, target: Format) -> Exposition:
         """Everything that can be rendered. What cannot be is left out and counted: one deployment, else one family."""
-        reports, whole = await self._reports()
-        of_them = (target.status for report in reports for target in report.targets)
-        shot = snapshot(reports, of_them if whole else self._source.targets())
+        index, whole = await self._reports()
+        shot = index.snapshot(None if whole else self._source.targets())
         try:
-            steps = self._renderer.steps(shot, target)
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    made: Exposition = end.value
-                    return made
-                await asyncio.sleep(0)
+            made = await _stepped(self._renderer.steps(shot, target))
         except UNRENDERABLE as error:
             _log.warning("rendering metrics failed, looking for what to leave out: %s", error)
+        else:
+            for _ in index.let_go():
+                await asyncio.sleep(0)
+            return made
         failing = self._renderer.faults(shot)
         shared = self._renderer.faults(snapshot((), ()), failing)  # no deployment's: leaving one out would not help
         own = failing.keys() - shared.keys()
         kept: list[DeploymentReport] = []
-        for report in reports:
+        for report in index.reports:
             faults = self._renderer.faults(snapshot((report,), ()), own)
             if not faults:
                 kept.append(report)
@@ -237,10 +233,9 @@ class Api:
             except TimeoutError:
                 return
 
-    async def _reports(self) -> tuple[list[DeploymentReport], bool]:
+    async def _reports(self) -> tuple[Index, bool]:
         """Every report with the values that the families look at, and whether none had to be left out."""
-        whole = True
-        found: list[DeploymentReport] = []
+        whole, found = True, Index()
         for key in self._source.keys():  # noqa: SIM118 - a source is no mapping
             for number, _ in enumerate(self.prepare(key, self._renderer.signals), 1):
                 if number % TARGETS_A_STEP == 0:
@@ -253,8 +248,19 @@ class Api:
                 whole = False
                 continue
             if report is not None:
-                found.append(report)
+                found.add(report)
         return found, whole
+
+
+async def _stepped(steps: Generator[None, None, Exposition]) -> Exposition:
+    """What steps give, with a turn for the event loop after each."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            made: Exposition = end.value
+            return made
+        await asyncio.sleep(0)
 
 
 def _key(request: web.Request) -> DeploymentKey:

@@ -14,7 +14,7 @@ from router_contract.readings import Estimate, Histogram, MissingCode, SignalVal
 from router_contract.signals import Combine
 
 
-class Gap(msgspec.Struct, frozen=True):
+class Gap(msgspec.Struct, frozen=True, gc=False):
     """A value that is not there: its code, what was looked for, and what the sentence needs to be told."""
 
     code: MissingCode
@@ -22,7 +22,7 @@ class Gap(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-class Level(msgspec.Struct, frozen=True, kw_only=True):
+class Level(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A gauge of one or several series: the oldest read counts for its age, one stale part makes it stale."""
 
     value: float
@@ -33,7 +33,7 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-class Moved(msgspec.Struct, frozen=True, kw_only=True):
+class Moved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a counter or histogram grew by in a window. ``mean`` and ``quantiles`` belong to histograms."""
 
     increase: float

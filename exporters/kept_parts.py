@@ -31,7 +31,7 @@ _AGE = re.compile(rb'(?<="ageSeconds":)[^,}]*')
 Pieces = tuple[bytes, ...]
 
 
-class Written(msgspec.Struct, frozen=True, eq=False):
+class Written(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One Pod's part as it was made at ``sight``. ``entries`` are by array of the document, cut where an age stands."""
 
     sight: Sight | None

@@ -23,7 +23,7 @@ from router_contract.verdicts import TargetState, TargetStatus
 _MOVING = frozenset(Section) - LEVELS
 
 
-class PodPart(msgspec.Struct, frozen=True, kw_only=True):
+class PodPart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One Pod's part. ``windows`` are sorted by name and ``caches`` by scope, as they stand in the document.
 
     ``levels`` has a place for each of `level_entries`, ``None`` where the Pod does not have the level. ``readable`` is

@@ -7,13 +7,12 @@ each family keeps what stands before its numbers and only the numbers are writte
 
 from __future__ import annotations
 
-import sys
 from collections import deque
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from enum import StrEnum
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -27,12 +26,15 @@ from exporters.family import Family, FamilyType, Row, signals_of
 from exporters.snapshot import Snapshot
 from router_contract.readings import Histogram
 
+Made = TypeVar("Made")
+
 _END = b"# EOF\n"
 _APART = "\0"
 
 
-LINES_A_STEP = 20_000
-"""How many lines are written in one step where a rendering goes on in steps: some 5 ms."""
+LINES_A_STEP = 10_000
+"""How many rows are asked for or written in one step where a rendering goes on in steps: some 5 ms."""
+_AT_ONCE = 1 << 40
 
 
 class Format(StrEnum):
@@ -108,11 +110,12 @@ class _FamilyLayout:
         self._form = f"\n{family.name}{{{inner}}} "
         self.beginnings: list[bytes] = []
 
-    def fill(self, rows: Iterable[Row], values: list[float]) -> bool:
-        """Append the rows' numbers to ``values`` in line order; True when the lines had to be written anew."""
-        # One row at a time: tuples of all rows at once would have the garbage collector visit them.
-        cells: list[Any] = []
-        deque(map(cells.extend, rows), maxlen=0)  # a loop in C; an iterator over each row costs twice as much
+    def fill(self, rows: Iterable[Row], values: list[float], step: int) -> Generator[None, None, bool]:
+        """Append the rows' numbers to ``values`` in line order; True when the lines had to be written anew.
+
+        After so many rows a step; what is left half way is made anew the next time.
+        """
+        cells = yield from _cells(iter(rows), step)
         labels: list[tuple[str, ...]] = cells[::2]
         found: list[float | Histogram] = cells[1::2]
         shapes: list[_Shape | None] = []
@@ -122,7 +125,10 @@ class _FamilyLayout:
             values.extend(found)  # type: ignore[arg-type]  # a histogram here is no number, which `numbers` refuses
         if labels == self._labels and shapes == self._shapes:
             return False
-        self.beginnings = self._written(labels, shapes)
+        self._labels, self.beginnings = [], []
+        for first in range(0, len(labels), step):
+            self.beginnings += self._written(labels[first : first + step], shapes[first : first + step])
+            yield
         self._labels, self._shapes = labels, shapes
         return True
 
@@ -157,6 +163,20 @@ class _FamilyLayout:
         if target is Format.OPENMETRICS and family.type is FamilyType.COUNTER:
             name = name.removesuffix("_total")
         return f"\n# HELP {name} {family.help}\n# TYPE {name} {family.type.value}".encode()
+
+
+def _cells(rows: Iterator[Row], step: int) -> Generator[None, None, list[Any]]:
+    """Labels and number of each row in turn, after so many rows a step."""
+    # One row at a time: tuples of all rows at once would have the garbage collector visit them.
+    cells: list[Any] = []
+    while True:
+        before = len(cells)
+        deque(
+            map(cells.extend, islice(rows, step)), maxlen=0
+        )  # a loop in C; an iterator over each row costs twice as much
+        if len(cells) < before + 2 * step:
+            return cells
+        yield
 
 
 def _append(value: float | Histogram, values: list[float]) -> _Shape | None:
@@ -247,7 +267,7 @@ class Renderer:
 
         What rows or values raise is raised; the next call is then made from nothing that this one left.
         """
-        return _finished(self._steps(snapshot, target, frozenset(), sys.maxsize))
+        return _finished(self._steps(snapshot, target, frozenset(), _AT_ONCE))
 
     def steps(self, snapshot: Snapshot, target: Format = Format.TEXT) -> Generator[None, None, Exposition]:
         """`render` in steps short enough for an event loop. One that is not gone through to its end leaves nothing."""
@@ -262,7 +282,7 @@ class Renderer:
             values: list[float] = []
             try:
                 if not family.counts_series:
-                    _FamilyLayout(family).fill(family.rows(snapshot), values)
+                    _finished(_FamilyLayout(family).fill(family.rows(snapshot), values, _AT_ONCE))
                 numbers(values)
             except UNRENDERABLE as error:
                 found[family.name] = in_words(error)
@@ -271,7 +291,7 @@ class Renderer:
     def render_without(self, snapshot: Snapshot, target: Format, families: frozenset[str]) -> Exposition:
         """The exposition with these families left empty and named in ``dropped``."""
         self._pages.clear()
-        return _finished(self._steps(snapshot, target, families, sys.maxsize))
+        return _finished(self._steps(snapshot, target, families, _AT_ONCE))
 
     def _steps(
         self, snapshot: Snapshot, target: Format, without: frozenset[str], lines: int
@@ -285,13 +305,14 @@ class Renderer:
         for family, layout in zip(self._families, self._layouts, strict=True):
             before = len(values)
             if family.name in without:
-                changed |= layout.fill((), values)
+                changed |= yield from layout.fill((), values, lines)
                 dropped.append(family.name)
                 continue
-            changed |= layout.fill(counts if family.counts_series else family.rows(snapshot), values)
+            rows = counts if family.counts_series else family.rows(snapshot)
+            changed |= yield from layout.fill(rows, values, lines)
             if len(values) > self._limit:
                 del values[before:]
-                changed |= layout.fill((), values)
+                changed |= yield from layout.fill((), values, lines)
                 dropped.append(family.name)
             counts.append(((family.name,), float(len(values) - before)))
             yield
@@ -311,11 +332,11 @@ class Renderer:
         return bytes(generate_openmetrics(self._registry))  # type: ignore[no-untyped-call]  # untyped in the library
 
 
-def _finished(steps: Generator[None, None, Exposition]) -> Exposition:
-    """What a rendering gives, gone through without a pause."""
+def _finished(steps: Generator[None, None, Made]) -> Made:
+    """What steps give, gone through without a pause."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            made: Exposition = end.value
+            made: Made = end.value
             return made

@@ -53,7 +53,7 @@ class ReportSource(Protocol):
         ...
 
 
-class Sight(msgspec.Struct, frozen=True, eq=False):
+class Sight(msgspec.Struct, frozen=True, eq=False, gc=False):
     """How one target stands, as far as telling goes whether what was made of it still holds.
 
     Told apart by identity: it is the same object for as long as nothing about the target's status and values changes but

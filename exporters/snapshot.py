@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -11,7 +11,7 @@ from router_contract.targets import Component
 from router_contract.verdicts import DeploymentReport, TargetReport, TargetStatus
 
 
-class TargetView(msgspec.Struct, frozen=True):
+class TargetView(msgspec.Struct, frozen=True, gc=False):
     """A target with the labels of its series (namespace, deployment, role, Pod, port) and its values by signal."""
 
     report: TargetReport
@@ -27,9 +27,9 @@ class TargetView(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True):
     """Every deployment's report, every target's status, and the same targets indexed."""
 
-    reports: tuple[DeploymentReport, ...]
-    statuses: tuple[TargetStatus, ...]
-    targets: tuple[TargetView, ...]
+    reports: Sequence[DeploymentReport]
+    statuses: Sequence[TargetStatus]
+    targets: Sequence[TargetView]
 
     def of(self, component: Component) -> Iterator[TargetView]:
         """The targets of one kind of program."""
@@ -38,8 +38,38 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 def snapshot(reports: Iterable[DeploymentReport], statuses: Iterable[TargetStatus]) -> Snapshot:
     """Index the reports."""
-    kept = tuple(reports)
-    return Snapshot(kept, tuple(statuses), tuple(_view(report, target) for report in kept for target in report.targets))
+    index = Index()
+    for report in reports:
+        index.add(report)
+    return index.snapshot(statuses)
+
+
+class Index:
+    """A snapshot in the making, so that an event loop gets its turn between two deployments."""
+
+    def __init__(self) -> None:
+        self.reports: list[DeploymentReport] = []
+        self._targets: list[TargetView] = []
+
+    def add(self, report: DeploymentReport) -> None:
+        """One more deployment."""
+        self.reports.append(report)
+        self._targets += [_view(report, target) for target in report.targets]
+
+    def snapshot(self, statuses: Iterable[TargetStatus] | None = None) -> Snapshot:
+        """All that was added; without ``statuses`` those of its targets."""
+        told = [target.status for target in self._targets] if statuses is None else statuses
+        return Snapshot(self.reports, tuple(told), self._targets)
+
+    def let_go(self) -> Iterator[None]:
+        """Drop what was added, deployment by deployment: values of thousands of targets are not forgotten in no time.
+
+        The snapshot is empty after it.
+        """
+        while self.reports:
+            size = len(self.reports.pop().targets)
+            del self._targets[len(self._targets) - size :]
+            yield
 
 
 def _view(report: DeploymentReport, target: TargetReport) -> TargetView:

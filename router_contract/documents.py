@@ -39,7 +39,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     namespace: str
 
 
-class Gauge(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Gauge(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """An entry of ``processing`` or ``queueing``: a level summed (or weighed) over ``podCount`` Pods."""
 
     name: str
@@ -53,7 +53,7 @@ class Gauge(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class CacheHit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class CacheHit(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """An entry of ``cacheHits``: what one Pod's cache tier (``scope``) answered during the window, in tokens."""
 
     pod: str
@@ -71,7 +71,7 @@ class CacheHit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     lossy: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class WindowEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class WindowEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """An entry of ``latency``, ``traffic`` or ``transfer``: what moved on one Pod during the window.
 
     For latency ``value`` is the mean in ``unit`` and ``samples`` the observations; for traffic ``value`` is per second.
@@ -97,7 +97,7 @@ class WindowEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     p99: Estimate | msgspec.UnsetType = msgspec.UNSET
 
 
-class Missing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Missing(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """A value that is not there, and why: ``code`` for machines, ``reason`` for people. ``pod`` may be empty.
 
     ``name`` is the entry that would stand there; several entries may be made of one source. Absent for a whole Pod.
@@ -127,7 +127,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     skipped: int
 
 
-class RoleLatency(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RoleLatency(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Latency of a whole role, its members' histograms merged on their common bounds. ``pod`` of an entry is empty."""
 
     role: str

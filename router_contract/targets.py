@@ -97,7 +97,7 @@ class KvEventSource(msgspec.Struct, frozen=True, kw_only=True):
     rank: int = 0
 
 
-class DeploymentKey(msgspec.Struct, frozen=True, order=True):
+class DeploymentKey(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=True):
     """Identity of a deployment for people: namespace and name."""
 
     namespace: str
@@ -107,7 +107,7 @@ class DeploymentKey(msgspec.Struct, frozen=True, order=True):
         return f"{self.namespace}/{self.name}"
 
 
-class TargetKey(msgspec.Struct, frozen=True, order=True):
+class TargetKey(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=True):
     """Identity of a target: a member's UID and one listener on it. A replaced Pod has another UID, so another key."""
 
     deployment: DeploymentKey

@@ -71,7 +71,7 @@ class TargetState(StrEnum):
     SHED = "Shed"
 
 
-class TargetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class TargetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One target as shown to people: where it is, how its last read went, when the next one is due.
 
     Durations in seconds, ``last_success`` and ``last_error_at`` in wall seconds, ``next_due_seconds`` from the
@@ -105,7 +105,7 @@ class TargetStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     problems: tuple[Problem, ...] = ()
 
 
-class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
+class TargetReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A target with every signal value at the report's instant (missing ones included, with their code).
 
     ``values`` holds one value for each of our label sets (ranks apart). ``merged`` holds the histogram signals that
@@ -121,7 +121,7 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(value for value in self.values if value.signal == signal)
 
 
-class RoleMeasurement(msgspec.Struct, frozen=True, kw_only=True):
+class RoleMeasurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A whole role's histograms, its members merged on their common bounds; one value for each signal, no labels.
 
     ``mismatched`` names the signals whose members share no finite bound: they are not in ``values``.

@@ -11,7 +11,7 @@ from exporters.encoding import UNRENDERABLE, in_words
 from exporters.family import Family, signals_of
 from exporters.otlp_options import OtlpPlan, OtlpSettings, plan
 from exporters.otlp_rows import GEN_AI_SIGNALS, Taken, take, take_gen_ai
-from exporters.protocols import ReportSource
+from exporters.protocols import Prepare, ReportSource, at_once
 from exporters.self_metrics import SelfMetrics
 from exporters.signals_read import NO_SIGNALS
 from exporters.snapshot import snapshot
@@ -34,13 +34,14 @@ def otlp_part(
     tally: SelfMetrics,
     clock: Clock,
     version: str,
+    prepare: Prepare = at_once,
 ) -> OtlpPart | None:
     """What pushes, or ``None`` when nothing is to be pushed. Raises `OtlpError` for what the environment says wrongly.
 
-    OpenTelemetry is imported only when something is pushed.
+    ``prepare`` works a report out in small steps. OpenTelemetry is imported only when something is pushed.
     """
     wanted = plan(settings, environ)
-    return None if wanted is None else OtlpPart(wanted, families, source, tally, clock, version)
+    return None if wanted is None else OtlpPart(wanted, families, source, tally, clock, version, prepare)
 
 
 class OtlpPart:
@@ -54,6 +55,7 @@ class OtlpPart:
         tally: SelfMetrics,
         clock: Clock,
         version: str,
+        prepare: Prepare = at_once,
     ) -> None:
         from exporters.otlp_send import OtlpTally, exporter  # noqa: PLC0415 - only where something is pushed
 
@@ -61,6 +63,7 @@ class OtlpPart:
         self._families = tuple(families)
         self._source = source
         self._signals = signals_of(families) | (GEN_AI_SIGNALS if wanted.gen_ai_names else NO_SIGNALS)
+        self._prepare = prepare
         self._own = tally
         self._clock = clock
         self._version = version
@@ -98,6 +101,8 @@ class OtlpPart:
         worked = self._clock.now().mono
         reports: list[DeploymentReport] = []
         for key in self._source.keys():  # noqa: SIM118 - a source is no mapping
+            for _ in self._prepare(key, self._signals):
+                worked = await self._breathe(worked)
             try:
                 report = self._source.deployment(key, self._signals)
             except UNRENDERABLE as error:

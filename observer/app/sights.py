@@ -23,7 +23,7 @@ class Sheds(Protocol):
         ...
 
 
-class _Seen(Sight, frozen=True, eq=False):
+class _Seen(Sight, frozen=True, eq=False, gc=False):
     """A target whose age is above ``least`` and at most ``most`` seconds: until then its values stay as they are.
 
     Every read and failure counts in ``reads``; another target, or the same anew, is another object. The record itself is

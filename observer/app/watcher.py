@@ -154,7 +154,7 @@ class Watcher:
 
     def _make_otlp(self) -> OtlpPart | None:
         told = (self._families, self.source, self.tally, self._clock, package_version())
-        return otlp_part(self._settings.otlp, os.environ, *told)
+        return otlp_part(self._settings.otlp, os.environ, *told, self.source.prepare_many)
 
     def recall(self, key: DeploymentKey, stored: Stored) -> None:
         """What judging remembered of a deployment before a restart or a change of owner; before it is watched."""
@@ -165,7 +165,7 @@ class Watcher:
         pods, failed = self._settings.limits.pods_per_document, self.tally.render_failed
         renderer = Renderer(self._families, self.tally.registry)
         api = Api(self.source, renderer, pods=pods, failed=failed, looks=self.looking, documents=self.documents)
-        api.prepare = self.source.prepare
+        api.prepare = self.source.prepare_many
         doctor = DoctorApi(self.store.deployments, self._fetcher, self._clock)
         top = TopApi(self.source, self.tally.render_failed)
         own = OwnCostApi(self._own, self.tally.registry)
