@@ -231,6 +231,7 @@ class LiveMessage(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
 
 
+@final
 class Rejected(msgspec.Struct, frozen=True):
     """A message that is no batch: it is counted under ``reason`` and dropped."""
 

@@ -192,9 +192,7 @@ class KvCollector:
             while not self._stopping:
                 await self._woken.wait()
                 self._woken.clear()
-                # Streams' times pass, and `stop` is heard, also while more arrives than is applied.
-                while not self._stopping and loop.time() < tick_due and (lot := self._receiver.take()) is not None:
-                    await self._apply(lot)
+                await self._take(tick_due)
                 if loop.time() >= tick_due:
                     await self._tick()
                     self._woken.set()
@@ -207,6 +205,12 @@ class KvCollector:
                     raise RuntimeError("the KV receiving thread ended by itself")
         finally:
             timer.cancel()
+
+    async def _take(self, until: float) -> None:
+        """Apply what waits. Until the next tick at most: times pass, and `stop` is heard, also when more comes than that."""
+        time = asyncio.get_running_loop().time
+        while not self._stopping and time() < until and (lot := self._receiver.take()) is not None:
+            await self._apply(lot)
 
     async def _tick(self) -> None:
         now = self._clock.now()
