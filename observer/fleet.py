@@ -116,18 +116,19 @@ def shown(
         return (), ()
     moment = moment_of(record, now, policy)
     told = sources(record.vocabulary, record.version)
-    asked = told if signals is None else {name: told[name] for name in told if name in signals}
     if moment.state is State.MISSING or record.frame is None or record.read_at is None:
         code = _why_nothing(record)
-        missing = (
-            SignalValue(signal=name, source=source, missing=code, window_missing=code) for name, source in asked.items()
-        )
+        missing = [
+            SignalValue(signal=name, source=source, missing=code, window_missing=code)
+            for name, source in told.items()
+            if signals is None or name in signals
+        ]
         return tuple(missing), ()
     maker = Maker(record.frame, record.chain, record.read_at, moment, span=policy.span, longest=policy.longest)
     made = record.as_read.get(policy)
     if made is None:
         made = record.as_read[policy] = Made()
-    return made.shown(maker, asked, merges=merges)
+    return made.shown(maker, told, signals, merges=merges)
 
 
 def moment_of(record: Record, now: Instant, policy: Policy) -> Moment:

@@ -206,56 +206,77 @@ def _spread(
 
 
 class Made(msgspec.Struct, eq=False, gc=False):
-    """What was made of one read so far: by signal the values, and the merged one where there are several histograms.
+    """What was made of one read so far: the values by signal, or ``every`` one once all were asked for, and the merged
+    ones where there are several histograms.
 
     Only their age and their state change after that, so that they are made once and aged when they are shown.
     """
 
     values: dict[str, tuple[SignalValue, ...]] = msgspec.field(default_factory=dict)
     merged: dict[str, SignalValue | None] = msgspec.field(default_factory=dict)
+    every: tuple[SignalValue, ...] | None = None
 
     def shown(
-        self, maker: Maker, asked: Mapping[str, str], *, merges: bool
+        self, maker: Maker, told: Mapping[str, str], signals: frozenset[str] | None, *, merges: bool
     ) -> tuple[tuple[SignalValue, ...], tuple[SignalValue, ...]]:
-        """The values of these signals (with the wire names they are looked for by) at the maker's moment, in this order;
-        with ``merges`` also the merged ones.
+        """The values of some signals (``None``: all) at the maker's moment, in the order of ``told``, which has the wire
+        name that each is looked for by; with ``merges`` also the merged ones.
         """
-        found: list[SignalValue] = []
-        merged: list[SignalValue] = []
-        windows = maker.moment.windows
-        for signal, source in asked.items():
-            several = self._of(maker, signal, source)
-            found += several if windows else map(_windowless, several)
-            if merges and len(several) > 1 and several[-1].histogram is not None:
-                parts = [value for value in several if value.histogram is not None]
-                whole = self._whole(maker, signal, parts) if len(parts) > 1 else None
-                if whole is not None:
-                    merged.append(whole)
-        return tuple(found), tuple(merged)
+        if signals is None:
+            found = self.every = self._every(maker, told)
+        elif self.every is not None:
+            found = _aged(tuple([value for value in self.every if value.signal in signals]), maker.moment)
+        else:
+            several = [self._of(maker, name, told[name]) for name in told if name in signals]
+            found = tuple([value for each in several for value in each])
+        if not maker.moment.windows:
+            found = tuple(map(_windowless, found))
+        return found, tuple(self._wholes(maker, found)) if merges else ()
+
+    def _every(self, maker: Maker, told: Mapping[str, str]) -> tuple[SignalValue, ...]:
+        if self.every is not None:
+            return _aged(self.every, maker.moment)
+        found = [value for name, source in told.items() for value in self._of(maker, name, source)]
+        self.values = {}
+        return tuple(found)
 
     def _of(self, maker: Maker, signal: str, source: str) -> tuple[SignalValue, ...]:
         known = self.values.get(signal)
-        if known is None:
-            known = self.values[signal] = maker.signal(signal, source)
-        elif known[0].age_seconds != maker.moment.age_seconds:
-            known = self.values[signal] = tuple([_aged(value, maker.moment) for value in known])
-        return known
+        found = self.values[signal] = maker.signal(signal, source) if known is None else _aged(known, maker.moment)
+        return found
+
+    def _wholes(self, maker: Maker, found: tuple[SignalValue, ...]) -> Iterator[SignalValue]:
+        """The merged values of signals with several histograms."""
+        parts: dict[str, list[SignalValue]] = {}
+        for value in found:
+            if value.histogram is not None:
+                parts.setdefault(value.signal, []).append(value)
+        for signal, several in parts.items():
+            whole = self._whole(maker, signal, several) if len(several) > 1 else None
+            if whole is not None:
+                yield whole
 
     def _whole(self, maker: Maker, signal: str, parts: list[SignalValue]) -> SignalValue | None:
         if not maker.moment.windows:
-            return maker.merged(signal, list(map(_windowless, parts)))
+            return maker.merged(signal, parts)
         known = self.merged[signal] if signal in self.merged else maker.merged(signal, parts)
         if known is not None and known.age_seconds != maker.moment.age_seconds:
-            known = _aged(known, maker.moment)
+            known = replace(known, state=maker.moment.state, age_seconds=maker.moment.age_seconds)
         self.merged[signal] = known
         return known
 
 
-def _aged(value: SignalValue, moment: Moment) -> SignalValue:
-    """A value at another moment of the same read."""
-    if value.missing is not None:
-        return replace(value, age_seconds=moment.age_seconds)
-    return replace(value, state=moment.state, age_seconds=moment.age_seconds)
+def _aged(values: tuple[SignalValue, ...], moment: Moment) -> tuple[SignalValue, ...]:
+    """Values of one read at another moment of it."""
+    state, age = moment.state, moment.age_seconds
+    if not values or values[0].age_seconds == age:
+        return values
+    return tuple(
+        [
+            replace(value, state=state, age_seconds=age) if value.missing is None else replace(value, age_seconds=age)
+            for value in values
+        ]
+    )
 
 
 def _windowless(value: SignalValue) -> SignalValue:

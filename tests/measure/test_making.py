@@ -117,10 +117,22 @@ def test_what_was_made_is_aged_and_loses_its_windows_but_keeps_them_for_who_look
     def shown(age: float, state: State, *, windows: bool):  # type: ignore[no-untyped-def]  # values and merged ones
         moment = Moment(read=0, state=state, windows=windows, age_seconds=age)
         maker = Maker(read[-1], chain, at, moment, span=60, longest=300)
-        known, new = made.shown(maker, asked, merges=True), Made().shown(maker, asked, merges=True)
+        known, new = made.shown(maker, asked, None, merges=True), Made().shown(maker, asked, None, merges=True)
         assert known == new
+        for part in ({"prompt-tokens"}, {"time-to-first-token", "no such signal"}, set()):
+            some = made.shown(maker, asked, frozenset(part), merges=True)
+            assert some == Made().shown(maker, asked, frozenset(part), merges=True)
+            assert some[0] == tuple(value for value in known[0] if value.signal in part)
         return known
 
+    made.shown(
+        Maker(
+            read[-1], chain, at, Moment(read=0, state=State.FRESH, windows=True, age_seconds=0.5), span=60, longest=300
+        ),
+        asked,
+        frozenset({"prompt-tokens"}),
+        merges=True,
+    )
     first = shown(1.0, State.FRESH, windows=True)
     assert len(first[1]) == 1
     assert first[1][0].window is not None
