@@ -169,6 +169,8 @@ def onto(histogram: Histogram, bounds: tuple[float, ...]) -> Histogram:
 def added(parts: Iterable[Histogram]) -> Histogram:
     """The sum of at least one histogram on the bounds of all of them: adding one more never makes a bucket smaller."""
     found = list(parts)
+    if len(found) == 1:
+        return found[0]
     bounds = found[0].bounds
     for each in found[1:]:
         if each.bounds != bounds:
