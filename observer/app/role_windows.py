@@ -110,16 +110,24 @@ class _Role:
 
 
 class _Kept:
-    """The roles of one deployment."""
+    """The roles of one deployment; what ``before`` had of a member is taken over."""
 
-    def __init__(self, deployment: Deployment, signals: frozenset[str]) -> None:
+    def __init__(self, deployment: Deployment, signals: frozenset[str], before: _Kept | None) -> None:
         self.deployment = deployment
         self.signals = signals
         engines: dict[str, list[int]] = {}
+        keys: list[TargetKey] = []
         for place, target in enumerate(deployment.targets()):
+            keys.append(target.key)
             if target.component is Component.ENGINE:
                 engines.setdefault(target.key.member_uid, []).append(place)
         self.roles = [_Role(role.name, _places(role, engines), signals) for role in deployment.roles]
+        roles = before.roles if before is not None and before.signals == signals else ()
+        rows = {row.sight.key: row for role in roles for row in role.rows if row is not None}
+        for role in self.roles:
+            for number, place in enumerate(role.places):
+                if keys[place] in rows:
+                    role.put(number, rows[keys[place]])
 
     @property
     def members(self) -> int:
@@ -146,7 +154,7 @@ class RoleWindows:
         key = sights.deployment.key
         kept = self._kept.get(key)
         if kept is None or kept.deployment is not sights.deployment or kept.signals != signals:
-            kept = self._kept[key] = _Kept(sights.deployment, signals)
+            kept = self._kept[key] = _Kept(sights.deployment, signals, kept)
         self._kept.move_to_end(key)
         while len(self._kept) > 1 and sum(each.members for each in self._kept.values()) > _MEMBERS:
             self._kept.popitem(last=False)

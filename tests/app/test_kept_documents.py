@@ -10,15 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from exporters import kept_documents
+from exporters.aggregated.api import AggregatedContent
+from exporters.aggregated.request import ask
 from exporters.document import metrics_document, not_found
 from exporters.encoding import encode
 from exporters.kept_documents import KeptDocuments
+from exporters.protocols import Sight
 from exporters.signals_read import DOCUMENT_SIGNALS, document_report
 from exporters.summaries import deployment_summary
+from observer.app import role_windows
+from observer.app.source import Source
+from observer.settings import Settings
 from router_contract.documents import Unavailable
+from router_contract.readings import Instant
 from router_contract.targets import Deployment, DeploymentKey, Replica, Role
+from router_contract.verdicts import TargetReport
 from tests.app.watched import Watched
-from tests.fleets import KEY, at, body, deployment, member, routed, take, ttft
+from tests.fleets import KEY, at, body, deployment, member, routed, take, target, ttft
 
 SECOND = ttft((0.0, 4.0, 5.0), total=2.5).replace('engine="0"', 'engine="1"').split("\n", 1)[1]
 WAITING = '# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting{engine="0"} 3\n'
@@ -199,3 +208,78 @@ def test_other_metadata_stands_in_its_place() -> None:
 def test_every_signal_of_a_document_is_named() -> None:
     """A report without any other signal gives the same document, whatever engine or router it is about."""
     assert {"requests-running", "kv-cache-usage", "generation-tokens", "time-to-first-token"} <= DOCUMENT_SIGNALS
+
+
+class Counting(Source):
+    """Counts what was made of single targets."""
+
+    made = 0
+
+    def target(self, sight: Sight, at: Instant, signals: frozenset[str]) -> TargetReport:
+        self.made += 1
+        return super().target(sight, at, signals)
+
+
+def test_only_what_changed_is_made_anew() -> None:
+    world = World(routed(*NAMES))
+    source = Counting(world.store, world.pool, world.judging, world.clock, Settings())
+    documents = KeptDocuments(source)
+
+    def made() -> int:
+        before = source.made
+        assert documents.document(KEY) == encode(metrics_document(world.source.deployment(KEY)))
+        return source.made - before
+
+    play(world, [("read", name, which) for which in (0, 1) for name in NAMES])
+    assert made() >= len(NAMES), "everything is new"
+    for seconds in (7.0, 8.0):
+        world.clock.set(seconds)
+        assert made() == 0, "nothing but ages changed"
+    take(world.store, world.of, "b", BODIES[2], 8.0)
+    assert made() == 1, "one Pod was read"
+    world.fail("c", "refused")
+    assert made() == 1, "one Pod did not answer"
+    world.pool.shed = (target(world.of, "a").key,)
+    assert made() == 1, "one Pod was left out"
+    world.clock.set(100.0)
+    assert made() == len(NAMES), "all are stale"
+    world.change(replace(world.of, facts=(("a", "b"),)))
+    assert made() == 0, "a deployment that is another one with the same Pods"
+
+
+def test_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_documents, "KEPT_PODS", 2)
+    monkeypatch.setattr(role_windows, "_MEMBERS", 2)
+    keys = [DeploymentKey("default", f"chat-{number}") for number in range(3)]
+    fleet = [deployment(*(f"{key.name}-{name}" for name in NAMES), key=key) for key in keys]
+    world = Watched(*fleet)
+    documents = KeptDocuments(world.source)
+    for step in range(2):
+        world.clock.set(5.0 * step)
+        for of in fleet:
+            for each in of.targets():
+                world.store.on_body(each, BODIES[step], "text/plain", at(5.0 * step), 0.01)
+        for key in (*keys, *keys):
+            report = world.source.deployment(key)
+            assert report is not None
+            assert documents.document(key) == encode(metrics_document(report))
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["readable", "no Pod answers any more"])
+@pytest.mark.parametrize("path", ["modeldeploymentmetrics/chat", "modeldeployments/chat/metrics"])
+async def test_the_aggregated_api_sends_the_same_with_kept_documents(path: str, dark: bool) -> None:
+    world = World(routed(*NAMES))
+    play(world, [("read", name, which) for which in (0, 1) for name in NAMES])
+    for name in NAMES if dark else ():
+        world.fail(name, "refused")
+    asked = ask("GET", f"/apis/metrics.modeldeployment.io/v1/namespaces/default/{path}", {})
+
+    def described(key: DeploymentKey) -> dict[str, str]:
+        return {"team": key.name}
+
+    whole = AggregatedContent(world.source, lambda: 0.0, "1", described=described)
+    kept = AggregatedContent(world.source, lambda: 0.0, "1", described=described, documents=world.documents)
+    for accept in ("application/json", "application/json;as=Table;v=v1;g=meta.k8s.io"):
+        answers = [await each.answer(asked, {"Accept": accept}, {}, forwarded=False) for each in (whole, kept)]
+        assert answers[0] == answers[1]
+        assert b'"team":"chat"' in answers[0].body

@@ -293,3 +293,15 @@ async def test_stopping_lets_requests_in_hand_end() -> None:
         answer = await request
         assert await answer.text() == "done"
         await stopping
+
+
+async def test_two_who_ask_for_metrics_at_once_get_the_same_whole_answer() -> None:
+    async with serving(Reports(report(good()))) as session:
+
+        async def asked() -> list[str]:
+            text = await (await session.get("/metrics")).text()
+            return [line for line in text.splitlines() if line.startswith("modeldeployment_")]
+
+        answers = await asyncio.gather(*(asked() for _ in range(4)))
+    assert answers[0]
+    assert all(answer == answers[0] for answer in answers)
