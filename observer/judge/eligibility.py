@@ -13,7 +13,11 @@ from router_contract.targets import Member, Ready, Replica, Role
 
 
 class GroupContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What one group's judging needs: its place, its members without the terminating, and the kept record if any."""
+    """What one group's judging needs: its place, its members without the terminating, and the kept record if any.
+
+    ``serving`` are the members that answer requests. ``total`` is how many members the replica was built with, or
+    ``None`` and why nobody can say.
+    """
 
     inputs: DeploymentInputs
     policy: JudgePolicy
@@ -25,11 +29,8 @@ class GroupContext(msgspec.Struct, frozen=True, kw_only=True):
     record: GroupRecord | None
     readiness: Readiness
     parallelism: Parallelism
-
-    @property
-    def serving(self) -> tuple[Member, ...]:
-        """The members that answer requests."""
-        return tuple(member for member in self.members if member.serves)
+    serving: tuple[Member, ...]
+    total: tuple[int | None, str]
 
     def kept(self, member: Member) -> bool:
         """Whether the record says that a member answered in this generation."""
@@ -55,11 +56,6 @@ def _leg(name: LegName, state: LegState, why: str, source: str = "") -> Leg:
     return Leg(name=name, state=state, why=why, source=source)
 
 
-def declared_total(context: GroupContext) -> tuple[int | None, str]:
-    """How many members the replica was built with, or ``None`` and why nobody can say."""
-    return built_with(context.role, context.replica, context.members, declared=context.inputs.facts.declared)
-
-
 def built_with(role: Role, replica: Replica, members: tuple[Member, ...], *, declared: bool) -> tuple[int | None, str]:
     """The size a replica was built at, never the role's edited one, except where a file declares it."""
     totals = {member.declared_total for member in members if member.declared_total is not None}
@@ -80,7 +76,7 @@ def member_set_complete(context: GroupContext) -> Leg:
     name = LegName.MEMBER_SET_COMPLETE
     if not context.inputs.deployment.complete:
         return _leg(name, LegState.UNKNOWN, "the list of members failed")
-    total, why = declared_total(context)
+    total, why = context.total
     if total is None:
         return _leg(name, LegState.UNKNOWN, why)
     held = len(context.members)
@@ -194,7 +190,7 @@ def forwarded(context: GroupContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def group_forward(context: GroupContext) -> Leg:
     """Observed, never probed: every data-parallel rank of a group of several members must have carried a request."""
     name = LegName.GROUP_FORWARD
-    total, _ = declared_total(context)
+    total, _ = context.total
     if total == 1:
         return _leg(name, LegState.NOT_APPLICABLE, "one member")
     if total is None:
@@ -268,7 +264,7 @@ def no_pending_replacement(context: GroupContext) -> Leg:
         return _leg(name, LegState.FAILED, "a replacement is pending", "platform")
     if context.terminating and (facts.managed or not context.members):
         return _leg(name, LegState.FAILED, f"{context.terminating[0].name} is terminating", "Pod")
-    total, _ = declared_total(context)
+    total, _ = context.total
     if total == 1 and len(context.members) > 1:
         return _leg(name, LegState.FAILED, f"{len(context.members)} Pods hold one place", "Pod")
     if replica.replacing is False:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from observer.judge.convergence import Selection
-from observer.judge.eligibility import GroupContext, forwarded, legs, member_ready
+from observer.judge.eligibility import GroupContext, built_with, forwarded, legs, member_ready
 from observer.judge.parallelism import read_parallelism
 from observer.judge.readiness import readiness
 from observer.judge.standing import MemberStanding, member_standing
@@ -88,6 +88,8 @@ def judge_groups(
                 record=records.get((role.name, replica.ordinal, _uids(members or leaving))),
                 readiness=meaning,
                 parallelism=parallelism,
+                serving=tuple(member for member in members if member.serves),
+                total=built_with(role, replica, members, declared=inputs.facts.declared),
             )
             judged.append(_judge(context, selection))
     return tuple(judged)
