@@ -24,6 +24,7 @@ from aiohttp import web
 
 from exporters.encoding import encode
 from exporters.limits import LimitSource, limits_document
+from exporters.signals_read import NO_SIGNALS
 from exporters.status import explain_document, status_document
 from exporters.statuses import failure
 from observer.app.judging import Judging
@@ -209,7 +210,7 @@ def _extras(world: World) -> dict[str, bytes]:
     """What people read beside the recording."""
     states = []
     for key in world.source.keys():  # noqa: SIM118 - a source is no mapping
-        report = world.source.deployment(key)
+        report = world.source.deployment(key, NO_SIGNALS)
         if report is not None:
             states.append(
                 {"status": status_document(report, key), "explain": explain_document(report, key, history=True)}

@@ -16,6 +16,7 @@ import msgspec
 import uvloop
 
 from exporters.live import Screen, changes_key, console, deployments_picture, summaries
+from exporters.signals_read import document_report
 from observer.app.canary_simulate import simulate
 from observer.app.judging import AWAITED_READS
 from observer.app.pauses import Pauses
@@ -289,7 +290,7 @@ async def _first_reads(watcher: Watcher, stop: asyncio.Event) -> bool:
 
 def _reports(watcher: Watcher) -> list[DeploymentReport]:
     keys = watcher.source.keys()
-    found = (watcher.source.deployment(key) for key in keys)
+    found = (document_report(watcher.source, key) for key in keys)
     return [report for report in found if report is not None]
 
 
