@@ -42,7 +42,7 @@ def memory(records: Collection[Record]) -> tuple[int, int]:
     """Bytes of numbers that last reads, and windows with running totals, keep; a longer walk than that of `loads`."""
     frames = [record.frame for record in records if record.frame is not None]
     readings = sum(frame.nbytes for frame in frames)
-    return readings, sum(record.chain.nbytes for record in records)
+    return readings, sum(record.chain.nbytes_beside(record.frame) for record in records)
 
 
 def apart(records: Iterable[Record | None]) -> frozenset[str]:

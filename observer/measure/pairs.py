@@ -187,13 +187,13 @@ class Change:
     """A read that is not a plain repeat: a restart, other series, or series without a number."""
 
     def __init__(
-        self, tail: Tail, plan: Plan, columns: Columns, cumulative: Floats, invalid: frozenset[int], at: float
+        self, tail: Tail, plan: Plan, columns: Columns, packed: Packed, invalid: frozenset[int], at: float
     ) -> None:
-        self.tail, self.plan, self.columns, self.cumulative = tail, plan, columns, cumulative
+        self.tail, self.plan, self.columns, self.packed = tail, plan, columns, packed
         self.invalid, self.at = invalid, at
+        self.cumulative = packed.floats()
         self.before = tail.last.floats()
         self.deltas = np.zeros(columns.width)
-        self.last = cumulative.copy()
         self.moved = [math.nan] * len(columns.series)
         self.steps = bytearray(len(columns.series))
         self.starts: dict[int, float] = {}
@@ -219,7 +219,7 @@ class Change:
         steps = None if self.steps.count(Step.DELTA) == len(self.steps) else bytes(self.steps)
         packed = pack(self.deltas)
         link = Link(self.columns, self.tail.at, self.at, packed, steps, self.starts, frozenset(self.lossy))
-        last, moved = pack(self.last), Moved.of(self.moved)
+        last, moved = _without(self.columns, self.packed, self.invalid), Moved.of(self.moved)
         tail = Tail(self.plan, self.columns, last, moved, self.at, self.held, gaps=bool(self.invalid))
         return Pair(link, self.deltas, tail, restarted or bool(lower))
 
@@ -238,9 +238,7 @@ class Change:
 
     def _skip(self, place: int, *, restarted: bool) -> None:
         """No number this time: the older read stays the baseline."""
-        span = self.columns.span(place)
         self.steps[place] = Step.SKIPPED
-        self.last[span] = np.nan
         self._keep(self._key(place), restarted=restarted)
 
     def _hold_unreadable(self, *, restarted: bool) -> None:
@@ -300,16 +298,25 @@ class Change:
 
 
 def first(
-    plan: Plan, columns: Columns, cumulative: Floats, invalid: frozenset[int], at: float, start: float | None
+    plan: Plan, columns: Columns, packed: Packed, invalid: frozenset[int], at: float, start: float | None
 ) -> tuple[Link | None, Tail]:
     """The first read of a chain: counted from 0 since ``start`` where that is given, else only a baseline."""
-    last, deltas = cumulative.copy(), cumulative.copy()
+    deltas = packed.floats().copy()
     steps = bytearray([Step.DELTA] * len(columns.series))
     for place in invalid:
         steps[place] = Step.SKIPPED
-        last[columns.span(place)] = np.nan
         deltas[columns.span(place)] = 0.0
     grew = [start is not None and bool(deltas[columns.span(place)].any()) for place in range(len(columns.series))]
     moved = Moved.of([at if each else math.nan for each in grew])
-    tail = Tail(plan, columns, pack(last), moved, at, gaps=bool(invalid))
+    tail = Tail(plan, columns, _without(columns, packed, invalid), moved, at, gaps=bool(invalid))
     return (None if start is None else Link(columns, start, at, pack(deltas), bytes(steps))), tail
+
+
+def _without(columns: Columns, packed: Packed, invalid: frozenset[int]) -> Packed:
+    """The columns with NaN where a series has no number; the same object where all have one."""
+    if not invalid:
+        return packed
+    last = packed.floats().copy()
+    for place in invalid:
+        last[columns.span(place)] = np.nan
+    return pack(last)

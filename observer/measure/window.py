@@ -120,7 +120,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
         if frame.columns is self.tail.columns and whole and not restarted:
             pair = repeat(self.tail, frame.packed, at.mono)
         else:
-            change = Change(self.tail, frame.plan, frame.columns, frame.cumulative, frame.invalid, at.mono)
+            change = Change(self.tail, frame.plan, frame.columns, frame.packed, frame.invalid, at.mono)
             pair = change.make(restarted=restarted)
         kept = [each for each in self.links if at.mono - each.end < limits.window_seconds]
         totals = self.totals if self.totals is not None else Totals.of(self.tail.columns)
@@ -141,7 +141,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
         start = None
         if began is not None and 0 < at.wall - began <= limits.window_seconds:
             start = at.mono - (at.wall - began)
-        link, tail = first(frame.plan, frame.columns, frame.cumulative, frame.invalid, at.mono, start)
+        link, tail = first(frame.plan, frame.columns, frame.packed, frame.invalid, at.mono, start)
         return Chain(
             tail=tail,
             links=() if link is None else (link,),
@@ -213,9 +213,15 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     @property
     def nbytes(self) -> int:
         """Bytes of numbers that this chain keeps alive."""
-        tail = 0 if self.tail is None else self.tail.last.nbytes + self.tail.moved.nbytes
-        tail += 0 if self.totals is None else self.totals.nbytes
-        return tail + sum(link.nbytes for link in self.links)
+        return self.nbytes_beside(None)
+
+    def nbytes_beside(self, frame: Frame | None) -> int:
+        """`nbytes` without those that the newest read's ``frame`` keeps anyway."""
+        found = sum(link.nbytes for link in self.links)
+        if self.tail is not None:
+            shared = frame is not None and frame.packed is self.tail.last
+            found += self.tail.moved.nbytes + (0 if shared else self.tail.last.nbytes)
+        return found + (0 if self.totals is None else self.totals.nbytes)
 
     def sums(self, span: float, longest: float) -> Sums | None:
         """The sum of the links of a window when every series has the same ones, and at most ``longest`` seconds; else
