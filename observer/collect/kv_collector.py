@@ -35,6 +35,10 @@ from router_contract.targets import DeploymentKey
 
 _SLICE_BYTES = 64 << 10
 """Of payloads between two turns of other tasks: a millisecond or two of work."""
+_LONGEST_SLICE_BYTES = 384 << 10
+"""The same where the other tasks took long themselves."""
+_BYTES_A_SECOND = 48 << 20
+"""How much is applied in a second of work, roughly."""
 _MESSAGE_BYTES = 256
 """What a message costs beside its payload, so that empty ones end a slice too."""
 _SLICE_STREAMS = 500
@@ -242,9 +246,13 @@ class KvCollector:
                     await self._let_others()
 
     async def _let_others(self) -> None:
-        """The end of a slice, which is a bound on bytes, so that a burst never keeps the loop from its other tasks."""
-        self._slice = _SLICE_BYTES
+        """The end of a slice, so that a burst never keeps the loop from its other tasks for long. The next one lasts about
+        as long as the others took, within bounds: each side gets half of a loop that has too much to do.
+        """
+        left = self._clock.now().mono
         await asyncio.sleep(0)
+        away = self._clock.now().mono - left
+        self._slice = max(_SLICE_BYTES, min(int(away * _BYTES_A_SECOND), _LONGEST_SLICE_BYTES))
 
     def _live(self, subscription: _Subscription, frames: list[bytes], at: Instant) -> None:
         message = read_live(frames)

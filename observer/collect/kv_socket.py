@@ -24,6 +24,9 @@ from router_contract.kv_streams import ReceiverSummary
 from router_contract.readings import Instant
 
 _SCAN_ROUNDS = 512
+_ROUND_MESSAGES = 512
+_LEAST_SHARE = 16
+"""Messages of all sockets in a round, some milliseconds of work, and at least as many of one where many have some."""
 _FRAME_BYTES = 64
 """What a frame costs beside its bytes, so that empty ones count too."""
 
@@ -34,7 +37,7 @@ def held_bytes(frames: list[bytes]) -> int:
 
 
 class ReceiverLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """``capacity_bytes`` may wait for the loop; ``linger`` seconds gather a lot; ``share`` messages a socket a round."""
+    """``capacity_bytes`` may wait for the loop; ``linger`` seconds gather a lot; ``share`` messages of a socket in a round at most."""
 
     capacity_bytes: int = 64 << 20
     linger: float = 0.020
@@ -210,14 +213,20 @@ class Receiver:
                 self._read_monitor(stream)
         live: list[tuple[int, list[list[bytes]]]] = []
         replies: list[tuple[int, int, list[list[bytes]]]] = []
-        size = 0
-        for fd, kind, stream in streams:
+        size, room = 0, _ROUND_MESSAGES
+        share = min(self._limits.share, max(_ROUND_MESSAGES // max(len(streams), 1), _LEAST_SHARE))
+        for number, (fd, kind, stream) in enumerate(streams):
+            if room <= 0:
+                # Those not read in this round come first in the next one.
+                self._again = dict.fromkeys(fd for fd, _, _ in streams[number:]) | self._again
+                break
             socket = stream.sub if kind == "sub" else stream.replay if kind == "replay" else None
             if socket is None:
                 continue
-            messages, held = self._drain(socket, fd)
+            messages, held = self._drain(socket, fd, share)
             if not messages:
                 continue
+            room -= len(messages)
             size += held
             self._given += len(messages)
             if kind == "sub":
@@ -228,8 +237,9 @@ class Receiver:
             self._given_bytes += size
             self._lots.append(Lot(at, self._changes, live, replies, size))
             self._notify()
-            if not self._again:
-                self._end.wait(self._limits.linger)
+            # With more waiting, as long as reading took: the loop's thread needs the interpreter as much as this one.
+            busy = self._clock.now().mono - at.mono
+            self._end.wait(min(busy, self._limits.linger) if self._again else self._limits.linger)
 
     def _obey(self, context: zmq.Context[zmq.Socket[bytes]], poll: select.epoll) -> None:
         with contextlib.suppress(BlockingIOError):  # raised for a wake-up that an earlier round already answered
@@ -303,7 +313,7 @@ class Receiver:
             if word is not None:
                 self._changes.append((stream.sid, word, ""))
 
-    def _drain(self, socket: zmq.Socket[bytes], fd: int) -> tuple[list[list[bytes]], int]:
+    def _drain(self, socket: zmq.Socket[bytes], fd: int, share: int) -> tuple[list[list[bytes]], int]:
         """Up to ``share`` messages and what they occupy, no more bytes than may wait at once. One message alone is the
         usual case, and asking whether another waits costs less than being refused it.
         """
@@ -311,7 +321,7 @@ class Receiver:
         receive, option, more = socket.recv, socket.getsockopt, zmq.RCVMORE
         capacity, held = self._limits.capacity_bytes, 0
         try:
-            for number in range(self._limits.share):
+            for number in range(share):
                 frames = [receive(zmq.NOBLOCK)]
                 while option(more):
                     frame = receive(zmq.NOBLOCK)
