@@ -3,8 +3,9 @@
     python -m benchmarks.fetching [--rounds N] [--seconds S]
 
 Both ask the same listeners (`benchmarks.target_server`) for a chunked exposition of about 192 kB and for an API answer of
-about 80 B: paced, as a schedule does it (a few hundred a second, one after the other, cold caches), and flat out with
-32 in flight. The cost of pacing alone is measured beside them and taken off. Bodies are compared once before.
+about 80 B: paced, a few hundred a second with cold caches, alone or in the small groups in which the schedule begins
+reads (`observer.collect.schedule.grain`), and flat out with 32 in flight. The cost of pacing alone is measured beside them
+and taken off. Bodies are compared once before.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ from observer.clock import SystemClock
 from observer.collect.allocator import raise_file_limit, tune_allocator
 from observer.collect.fetch import Fetched, Fetcher, Request
 from observer.collect.options import BodyLimits
+from observer.collect.schedule import TOGETHER
 from router_contract.targets import Address
 
 TARGETS = 64
 RATE = 250.0
 IN_FLIGHT = 32
+PACED = {"alone": 1, "in groups": TOGETHER}
 PATHS = {"191 kB": "/metrics", "80 B": "/v1/models"}
 RATIO = 0.5
 SMALL_US = 80.0
@@ -60,14 +63,15 @@ def asking(fetcher: Fetcher) -> Ask:
     return ask
 
 
-async def paced(ask: Ask, addresses: list[Address], seconds: float) -> float:
-    """CPU seconds of one GET at a steady rate."""
+async def paced(ask: Ask, addresses: list[Address], seconds: float, together: int) -> float:
+    """CPU seconds of one GET at a steady rate, so many begun at once."""
     count = int(seconds * RATE)
     loop = asyncio.get_running_loop()
     begun, start = time.process_time(), loop.time()
     async with asyncio.TaskGroup() as group:
         for number in range(count):
-            await asyncio.sleep(max(0.0, start + number / RATE - loop.time()))
+            if number % together == 0:
+                await asyncio.sleep(max(0.0, start + number / RATE - loop.time()))
             group.create_task(ask(addresses[number % len(addresses)]))
     return (time.process_time() - begun) / count
 
@@ -104,7 +108,9 @@ async def measure(ports: list[int], rounds: int, seconds: float) -> Rounds:
             for body, addresses in at.items():
                 for client, ask in clients.items():
                     gc.collect()
-                    found.setdefault(f"paced {body} {client}", []).append(await paced(ask, addresses, seconds))
+                    for way, together in PACED.items():
+                        value = await paced(ask, addresses, seconds, together)
+                        found.setdefault(f"{way} {body} {client}", []).append(value)
                     if ask is not nothing:
                         value = await flat_out(ask, addresses, seconds / 3)
                         found.setdefault(f"flat out {body} {client}", []).append(value)
@@ -114,7 +120,7 @@ async def measure(ports: list[int], rounds: int, seconds: float) -> Rounds:
 def tell(found: Rounds) -> int:
     """Print and judge."""
     report = Report("fetching", "aiohttp", "uvloop")
-    for way in ("paced", "flat out"):
+    for way in (*PACED, "flat out"):
         for body in PATHS:
             names = {name: f"{way} {body} {name}" for name in ("ours", "aiohttp", "pacing")}
             rest = found.get(names["pacing"], [0.0] * len(found[names["ours"]]))
@@ -125,9 +131,10 @@ def tell(found: Rounds) -> int:
             ratio = statistics.median(a / b for a, b in zip(cost["ours"], cost["aiohttp"], strict=True))
             told = f"{spread(cost['ours'], 1e6)} us, aiohttp {spread(cost['aiohttp'], 1e6)} us"
             report.line(f"{body} {way}, of aiohttp's CPU", told, round(ratio, 3), RATIO, at_least=False)
-            if way == "paced" and body == "80 B":
+            if way in PACED and body == "80 B":
                 value = statistics.median(cost["ours"]) * 1e6
-                report.line(f"{body} {way}, CPU of one", f"{value:.0f} us", round(value, 1), SMALL_US, at_least=False)
+                limit = SMALL_US if way == "in groups" else None
+                report.line(f"{body} {way}, CPU of one", f"{value:.0f} us", round(value, 1), limit, at_least=False)
     return report.end()
 
 

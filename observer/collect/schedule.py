@@ -8,7 +8,8 @@ import math
 from router_contract.targets import TargetKey
 
 TOGETHER = 8
-LONGEST_GRAIN = 0.05
+LONGEST_GRAIN = 1 / 16
+SHORTEST_GRAIN = 1 / 1024
 GRAINS = 40
 
 
@@ -33,9 +34,11 @@ def moment(slot: int, shift: float, period: float) -> float:
 
 
 def grain(period: float, members: int) -> float:
-    """Turns begin at multiples of this many seconds, so at most so much late: about `TOGETHER` of them at once.
+    """Turns begin at multiples of this many seconds, so at most so much late: about half of `TOGETHER` of them at once.
 
     What a process does after each sleep costs twice what it costs again right after: nothing is in the caches any more.
-    Few at once, because they are also worked through at once.
+    Few at once, because they are also worked through at once. A power of two, so that the grains of different schedules
+    fall on the same moments.
     """
-    return min(TOGETHER * period / max(members, TOGETHER), LONGEST_GRAIN, period / GRAINS)
+    longest = min(TOGETHER * period / max(members, TOGETHER), LONGEST_GRAIN, period / GRAINS)
+    return max(SHORTEST_GRAIN, 2.0 ** math.floor(math.log2(longest)))
