@@ -159,7 +159,7 @@ def _carried(before: Parked, bounds: tuple[float, ...], width: int) -> Floats:
 
 def onto(histogram: Histogram, bounds: tuple[float, ...]) -> Histogram:
     """A histogram on other bounds: each bucket has what is certainly in it, so no count is ever above the true one."""
-    if histogram.bounds == bounds:
+    if histogram.bounds is bounds or histogram.bounds == bounds:
         return histogram
     places = (bisect_right(histogram.bounds, bound) - 1 for bound in bounds)
     counts = tuple(histogram.counts[place] if place >= 0 else 0.0 for place in places)
