@@ -242,7 +242,7 @@ class Api:
                     await asyncio.sleep(0)
             await asyncio.sleep(0)
             try:
-                report = self._source.deployment(key, self._renderer.signals)
+                report = self._source.deployment(key, self._renderer.signals, self._renderer.totals)
             except UNRENDERABLE as error:
                 self._fail("report", str(key), error)
                 whole = False

@@ -140,11 +140,11 @@ def _merged(name: str, text: str, signal: str) -> Family:
     def rows(snapshot: Snapshot) -> Iterator[Row]:
         for report in snapshot.reports:
             for role in report.roles:
-                for value in role.values:
-                    if value.signal == signal and value.running_histogram is not None:
-                        yield (report.key.namespace, report.key.name, role.name), value.running_histogram
+                total = role.total(signal)
+                if total is not None:
+                    yield (report.key.namespace, report.key.name, role.name), total
 
-    return Family(name=name, help=text, type=FamilyType.HISTOGRAM, labels=ROLE, rows=rows, signals=frozenset({signal}))
+    return Family(name=name, help=text, type=FamilyType.HISTOGRAM, labels=ROLE, rows=rows, totals=frozenset({signal}))
 
 
 def _bucket_mismatch(snapshot: Snapshot) -> Iterator[Row]:
@@ -278,7 +278,7 @@ FAMILIES: tuple[Family, ...] = (
         help="A role's histogram that cannot be merged because its engines share no bucket bound.",
         labels=(*ROLE, "signal"),
         rows=_bucket_mismatch,
-        signals=frozenset(signal for _, _, signal in MERGED),
+        totals=frozenset(signal for _, _, signal in MERGED),
     ),
     Family(
         name="observer_targets",

@@ -43,8 +43,9 @@ def state_set(
 class Family(msgspec.Struct, frozen=True, kw_only=True):
     """One family. ``help`` is one line without quotes or backslashes. ``rows`` yields what is known and nothing else.
 
-    ``signals`` are those whose values ``rows`` looks at, so that no others need be made for it. ``counts_series`` marks
-    the family that the renderer fills with the number of series of each family before it.
+    ``signals`` are those whose values ``rows`` looks at, ``totals`` those of which it takes only the running totals of
+    roles (and what of a role cannot be merged), so that nothing else need be made for it. ``counts_series`` marks the
+    family that the renderer fills with the number of series of each family before it.
     """
 
     name: str
@@ -53,9 +54,15 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...]
     rows: Callable[[Snapshot], Iterable[Row]] = no_rows
     signals: frozenset[str] = frozenset()
+    totals: frozenset[str] = frozenset()
     counts_series: bool = False
 
 
 def signals_of(families: Iterable[Family]) -> frozenset[str]:
     """Every signal that a table of families looks at."""
     return frozenset().union(*(family.signals for family in families))
+
+
+def totals_of(families: Iterable[Family]) -> frozenset[str]:
+    """Every signal of which a table of families takes running totals of roles."""
+    return frozenset().union(*(family.totals for family in families))

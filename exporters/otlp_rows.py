@@ -75,7 +75,7 @@ _GEN_AI = (
     ("gen_ai.server.request.duration", "Time from a request to the end of its answer.", "request-duration"),
 )
 GEN_AI_SIGNALS = frozenset(signal for _, _, signal in _GEN_AI)
-"""The signals whose values `take_gen_ai` looks at."""
+"""The signals of which `take_gen_ai` takes the running totals of roles."""
 _OPERATIONS = {EndpointType.CHAT: "chat", EndpointType.EMBEDDINGS: "embeddings"}
 _GEN_AI_LABELS = (
     "gen_ai.operation.name",
@@ -109,6 +109,6 @@ def _gen_ai_rows(snapshot: Snapshot, signal: str) -> Iterator[Row]:
             if role is None or operation is None:
                 continue
             labels = (operation, role.engine, deployment.model or "", report.key.namespace, report.key.name, role.name)
-            for value in measured.values:
-                if value.signal == signal and value.running_histogram is not None:
-                    yield labels, value.running_histogram
+            total = measured.total(signal)
+            if total is not None:
+                yield labels, total

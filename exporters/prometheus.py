@@ -22,7 +22,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.utils import floatToGoString
 
 from exporters.encoding import UNRENDERABLE, in_words
-from exporters.family import Family, FamilyType, Row, signals_of
+from exporters.family import Family, FamilyType, Row, signals_of, totals_of
 from exporters.snapshot import Snapshot
 from router_contract.readings import Histogram
 
@@ -261,6 +261,8 @@ class Renderer:
         self._pages: dict[Format, _Page] = {}
         self.signals = signals_of(families)
         """The signals whose values the families look at: a snapshot needs no others."""
+        self.totals = totals_of(families)
+        """The signals of which they take running totals of roles."""
 
     def render(self, snapshot: Snapshot, target: Format = Format.TEXT) -> Exposition:
         """The exposition of one instant. A family without a series keeps its HELP and TYPE lines.

@@ -29,10 +29,13 @@ class ReportSource(Protocol):
         """The deployments that exist now, sorted."""
         ...
 
-    def deployment(self, key: DeploymentKey, signals: frozenset[str] | None = None) -> DeploymentReport | None:
+    def deployment(
+        self, key: DeploymentKey, signals: frozenset[str] | None = None, totals: frozenset[str] = frozenset()
+    ) -> DeploymentReport | None:
         """One deployment's report at this instant, or ``None`` when no such deployment exists.
 
         With ``signals`` the values of at least those, each as it is in the whole report; the others may be left out.
+        With ``totals`` also the running totals of roles of at least those.
         """
         ...
 

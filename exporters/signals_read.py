@@ -48,7 +48,9 @@ NO_SIGNALS: frozenset[str] = frozenset()
 
 
 class _Reports(Protocol):
-    def deployment(self, key: DeploymentKey, signals: frozenset[str] | None = None) -> DeploymentReport | None: ...
+    def deployment(
+        self, key: DeploymentKey, signals: frozenset[str] | None = None, totals: frozenset[str] = frozenset()
+    ) -> DeploymentReport | None: ...
 
 
 def document_report(source: _Reports, key: DeploymentKey) -> DeploymentReport | None:

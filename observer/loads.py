@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from observer.fleet import Record
-from router_contract.readings import FailureKind
+from observer.fleet import Policy, Record, state_at
+from observer.measure.merging import Counted
+from observer.measure.totals import onto
+from router_contract.readings import FailureKind, Histogram, Instant, State
+from router_contract.targets import Role
 
 _TOO_LARGE = "TooLarge"
 
@@ -55,3 +58,28 @@ def apart(records: Iterable[Record | None]) -> frozenset[str]:
                 if each.spread is not None:
                     bounds.setdefault(signal, set()).add(each.spread.bounds)
     return frozenset(signal for signal, found in bounds.items() if len(found) > 1)
+
+
+def role_totals(
+    role: Role, records: Mapping[str, Sequence[Record]], counts: Counted, now: Instant, policy: Policy
+) -> tuple[tuple[str, Histogram], ...]:
+    """The running totals that a role's report shows at an instant: of signals that one of its members tells now.
+
+    ``records`` are those of engines by the UID of their member, ``counts`` what the role counted, of signals that are not
+    `apart`.
+    """
+    present = [
+        record
+        for member in role.members()
+        if not member.terminating
+        for record in records.get(member.uid, ())
+        if record.frame is not None and state_at(record, now, policy) is not State.MISSING
+    ]
+    found = ((signal, total, _bounds(present, signal)) for signal, total in sorted(counts.items()))
+    return tuple((signal, onto(total, bounds)) for signal, total, bounds in found if bounds is not None)
+
+
+def _bounds(records: Iterable[Record], signal: str) -> tuple[float, ...] | None:
+    """The bounds of the first series of a signal that tells a histogram."""
+    series = (each for record in records if record.frame is not None for each in record.frame.series(signal))
+    return next((each.histogram.bounds for each in series if each.histogram is not None), None)

@@ -296,6 +296,12 @@ class Store:
                 self._kept(record)
             yield
 
+    def counts(self, key: DeploymentKey, signals: frozenset[str]) -> dict[str, Counted]:
+        """By role the running totals of these histogram signals, over all that was ever read of it."""
+        deployment = self._deployments.get(key)
+        targets = deployment.targets() if deployment is not None else ()
+        return {} if deployment is None else self._counts(deployment, [self._records[t.key] for t in targets], signals)
+
     def _counts(
         self, deployment: Deployment, records: Iterable[Record], signals: frozenset[str] | None
     ) -> dict[str, Counted]:

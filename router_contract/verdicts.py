@@ -124,12 +124,19 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class RoleMeasurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A whole role's histograms, its members merged on their common bounds; one value for each signal, no labels.
 
-    ``mismatched`` names the signals whose members share no finite bound: they are not in ``values``.
+    ``mismatched`` names the signals whose members share no finite bound: they are not in ``values``. ``totals`` are the
+    running totals of signals of which nothing else was asked for; those of ``values`` stand there.
     """
 
     name: str
     values: tuple[SignalValue, ...] = ()
     mismatched: tuple[str, ...] = ()
+    totals: tuple[tuple[str, Histogram], ...] = ()
+
+    def total(self, signal: str) -> Histogram | None:
+        """The running total of a signal's histogram; ``None`` where there is none."""
+        told = next((total for name, total in self.totals if name == signal), None)
+        return told or next((value.running_histogram for value in self.values if value.signal == signal), None)
 
 
 class DeploymentReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,7 +29,9 @@ class Reports(Protocol):
         """The deployments that exist now, sorted."""
         ...
 
-    def deployment(self, key: DeploymentKey, signals: frozenset[str] | None = None) -> DeploymentReport | None:
+    def deployment(
+        self, key: DeploymentKey, signals: frozenset[str] | None = None, totals: frozenset[str] = frozenset()
+    ) -> DeploymentReport | None:
         """One deployment's report at this instant."""
         ...
 

@@ -79,7 +79,9 @@ class Known(Protocol):
         """Every deployment."""
         ...
 
-    def deployment(self, key: DeploymentKey, signals: frozenset[str] | None = None) -> DeploymentReport | None:
+    def deployment(
+        self, key: DeploymentKey, signals: frozenset[str] | None = None, totals: frozenset[str] = frozenset()
+    ) -> DeploymentReport | None:
         """One report."""
         ...
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from exporters.encoding import UNRENDERABLE, in_words
-from exporters.family import Family, signals_of
+from exporters.family import Family, signals_of, totals_of
 from exporters.otlp_options import OtlpPlan, OtlpSettings, plan
 from exporters.otlp_rows import GEN_AI_SIGNALS, Taken, take, take_gen_ai
 from exporters.protocols import Prepare, ReportSource, at_once
@@ -62,7 +62,8 @@ class OtlpPart:
         self.plan = wanted
         self._families = tuple(families)
         self._source = source
-        self._signals = signals_of(families) | (GEN_AI_SIGNALS if wanted.gen_ai_names else NO_SIGNALS)
+        self._signals = signals_of(families)
+        self._totals = totals_of(families) | (GEN_AI_SIGNALS if wanted.gen_ai_names else NO_SIGNALS)
         self._prepare = prepare
         self._own = tally
         self._clock = clock
@@ -104,7 +105,7 @@ class OtlpPart:
             for _ in self._prepare(key, self._signals):
                 worked = await self._breathe(worked)
             try:
-                report = self._source.deployment(key, self._signals)
+                report = self._source.deployment(key, self._signals, self._totals)
             except UNRENDERABLE as error:
                 self._leave_out(str(key), error)
                 continue

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
+import msgspec
+
 from exporters.protocols import Sight, Sights
 from exporters.signals_read import DOCUMENT_SIGNALS
 from observer.app.judging import Judging
@@ -12,11 +14,12 @@ from observer.app.role_windows import RoleWindows
 from observer.app.sights import SightBook
 from observer.clock import Clock
 from observer.collect.scrape import TargetSchedule
-from observer.loads import Loads, apart, loads
+from observer.fleet import Record
+from observer.loads import Loads, apart, loads, role_totals
 from observer.settings import Settings
 from observer.store import Store
 from router_contract.readings import Instant
-from router_contract.targets import DeploymentKey, TargetKey
+from router_contract.targets import Component, DeploymentKey, TargetKey
 from router_contract.verdicts import DeploymentReport, RoleMeasurement, TargetReport, TargetStatus
 
 _AT_ONCE = 64
@@ -63,15 +66,42 @@ class Source:
         """The deployments that exist now, sorted."""
         return self._store.keys()
 
-    def deployment(self, key: DeploymentKey, signals: frozenset[str] | None = None) -> DeploymentReport | None:
+    def deployment(
+        self, key: DeploymentKey, signals: frozenset[str] | None = None, totals: frozenset[str] = frozenset()
+    ) -> DeploymentReport | None:
         """One deployment's report at this instant, or ``None`` when no such deployment exists.
 
-        With ``signals`` only the values of those; what of a role's histograms cannot be merged is told of all.
+        With ``signals`` only the values of those, with ``totals`` also those running totals of roles; what of a role's
+        histograms cannot be merged is then told of all.
         """
-        if signals:
+        now = self._clock.now()
+        if signals is not None and signals | totals:
             signals |= apart(self._store.record(each) for each in self._sights.keys(key))
-        report = self._store.report(key, self._clock.now(), self._due, signals)
-        return None if report is None else self._judging.add_verdicts(report)
+        report = self._store.report(key, now, self._due, signals)
+        if report is None:
+            return None
+        if signals is not None and totals - signals:
+            report = self._with_totals(report, totals - signals)
+        return self._judging.add_verdicts(report)
+
+    def _with_totals(self, report: DeploymentReport, signals: frozenset[str]) -> DeploymentReport:
+        counts, records = self._store.counts(report.key, signals), self._engines(report.key)
+        roles = tuple(
+            msgspec.structs.replace(
+                measured, totals=role_totals(role, records, counts[role.name], report.at, self._store.policy)
+            )
+            for role, measured in zip(report.deployment.roles, report.roles, strict=True)
+        )
+        return msgspec.structs.replace(report, roles=roles)
+
+    def _engines(self, key: DeploymentKey) -> dict[str, list[Record]]:
+        """The records of a deployment's engines by the UID of their member."""
+        found: dict[str, list[Record]] = {}
+        for each in self._sights.keys(key):
+            record = self._store.record(each)
+            if record is not None and each.component is Component.ENGINE:
+                found.setdefault(each.member_uid, []).append(record)
+        return found
 
     def sights(self, key: DeploymentKey) -> Sights | None:
         """How a deployment's targets stand at this instant; ``None`` when no such deployment exists. Makes no value."""

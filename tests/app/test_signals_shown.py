@@ -82,10 +82,10 @@ def looked(world: Watched) -> None:
         world.judging.judge_all(at(seconds))
 
 
-def shots(world: Watched, signals: frozenset[str]) -> tuple[Snapshot, Snapshot]:
+def shots(world: Watched, signals: frozenset[str], totals: frozenset[str]) -> tuple[Snapshot, Snapshot]:
     """What is known now with these signals, and with all."""
     keys = world.source.keys()
-    few = [report for key in keys if (report := world.source.deployment(key, signals)) is not None]
+    few = [report for key in keys if (report := world.source.deployment(key, signals, totals)) is not None]
     every = [report for key in keys if (report := world.source.deployment(key)) is not None]
     return snapshot(few, world.source.targets()), snapshot(every, world.source.targets())
 
@@ -100,7 +100,7 @@ def then(world: Watched, request: pytest.FixtureRequest) -> Watched:
 
 def test_metrics_are_those_of_every_value(then: Watched) -> None:
     one, other = Renderer(FAMILIES), Renderer(FAMILIES)
-    few, every = shots(then, one.signals)
+    few, every = shots(then, one.signals, one.totals)
     body = one.render(few).body
     assert body == other.render(every).body
     assert b'modeldeployment_bucket_mismatch{deployment="unlike"' in body or then.clock.now().mono > 300
@@ -110,12 +110,12 @@ def test_metrics_are_those_of_every_value(then: Watched) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_a_family_names_every_signal_that_it_looks_at(then: Watched, family: Family) -> None:
-    few, every = shots(then, family.signals)
+    few, every = shots(then, family.signals, family.totals)
     assert list(family.rows(few)) == list(family.rows(every))
 
 
 def test_the_genai_names_are_those_of_every_value(then: Watched) -> None:
-    few, every = shots(then, GEN_AI_SIGNALS)
+    few, every = shots(then, NO_SIGNALS, GEN_AI_SIGNALS)
     assert list(take_gen_ai(few)) == list(take_gen_ai(every))
 
 

@@ -24,7 +24,9 @@ class Reports:
     def keys(self) -> tuple[DeploymentKey, ...]:
         return tuple(sorted(self.reports))
 
-    def deployment(self, key: DeploymentKey, signals: frozenset[str] | None = None) -> DeploymentReport | None:
+    def deployment(
+        self, key: DeploymentKey, signals: frozenset[str] | None = None, totals: frozenset[str] = frozenset()
+    ) -> DeploymentReport | None:
         return self.reports.get(key)
 
     def targets(self) -> tuple[TargetStatus, ...]:

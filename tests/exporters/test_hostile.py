@@ -58,7 +58,9 @@ def impossible(value: float) -> DeploymentReport:
 class Raising(Reports):
     """Cannot even make one of its reports."""
 
-    def deployment(self, key: DeploymentKey, signals: frozenset[str] | None = None) -> DeploymentReport | None:
+    def deployment(
+        self, key: DeploymentKey, signals: frozenset[str] | None = None, totals: frozenset[str] = frozenset()
+    ) -> DeploymentReport | None:
         if key == BAD:
             raise OverflowError("int too large to convert to float")
         return super().deployment(key)

@@ -24,7 +24,9 @@ class Breaking(Reports):
 
     broken = False
 
-    def deployment(self, key: DeploymentKey, signals: frozenset[str] | None = None) -> DeploymentReport | None:
+    def deployment(
+        self, key: DeploymentKey, signals: frozenset[str] | None = None, totals: frozenset[str] = frozenset()
+    ) -> DeploymentReport | None:
         if self.broken and key == BAD:
             raise OverflowError("int too large to convert to float")
         return super().deployment(key)
