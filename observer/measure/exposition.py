@@ -86,7 +86,7 @@ class Reader:
         return None
 
     def _by_layout(self, body: bytes, starts: Indices, hint: Shape | None, *, openmetrics: bool) -> Reading | None:
-        for shape in self._candidates(len(starts) - 1, hint):
+        for shape in self._candidates(body, starts, hint):
             if shape.layout is None or (openmetrics and not shape.ended):
                 continue
             values = shape.layout.read(body, starts, self.limits.family_bytes, self.limits.line_bytes)
@@ -95,12 +95,12 @@ class Reader:
                 return Reading(shape=shape, values=values)
         return None
 
-    def _candidates(self, lines: int, hint: Shape | None) -> Iterator[Shape]:
+    def _candidates(self, body: bytes, starts: Indices, hint: Shape | None) -> Iterator[Shape]:
         if hint is not None and (hint.wanted is self.wanted or hint.wanted == self.wanted):
             yield hint
         tried = 0
         for shape in self._shapes:
-            if shape is not hint and shape.layout is not None and shape.layout.lines == lines:
+            if shape is not hint and shape.layout is not None and shape.layout.resembles(body, starts):
                 yield shape
                 tried += 1
                 if tried == _TRIED:

@@ -110,6 +110,9 @@ class Layout:
         self._edges = np.array([edge for run in runs for edge in run], np.int64)
         self._raw: tuple[tuple[list[int], list[bytes]], list[bytes], list[tuple[int, int, bytes]], Wanted] | None
         self._raw = special, prefixes, gaps, wanted
+        middle = len(runs) // 2
+        before = sum([last - first for first, last in runs[:middle]])
+        self._sample = [(runs[middle][0], prefixes[before]), (runs[-1][1] - 1, prefixes[-1])] if prefixes else []
         # Prefixes are kept by the shape, and once more as the words that lines are compared with.
         size = 3 * len(b"".join(prefixes)) + len(b"".join(special[1]))
         self.nbytes = size + 65 * len(prefixes) + 41 * len(special[0]) + 33 * (lines - len(prefixes))
@@ -148,6 +151,10 @@ class Layout:
         self._words = np.repeat(np.array([window[1] for _, _, window in proved], np.uint64), lengths)
         self._masks = np.repeat(np.array([window[2] for _, _, window in proved], np.uint64), lengths)
         self._first = np.repeat(np.array([window[3] for _, _, window in proved], np.uint8), lengths)
+
+    def resembles(self, body: bytes, starts: Indices) -> bool:
+        """Whether a body has as many lines and two of its wanted rows: most of those that `read` refuses do not."""
+        return len(starts) == self.lines + 1 and all(body.startswith(text, starts[line]) for line, text in self._sample)
 
     def read(self, body: bytes, starts: Indices, family_bytes: int, line_bytes: int) -> Floats | None:
         """The values of all wanted rows, float64 in file order, or ``None`` when the body is not proved to fit."""
