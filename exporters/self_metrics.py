@@ -26,8 +26,6 @@ class SelfMetrics:
         registry = self.registry
         build = Gauge("observer_build_info", "This build of the observer.", ("version", "python"), registry=registry)
         build.labels(version, python).set(1)
-        self._results: dict[tuple[str, str], Counter] = {}
-        self._by_source: dict[tuple[Histogram, str], Histogram] = {}
         self._watch_process(registry)
         self._scrapes = Counter(
             "observer_scrapes_total", "Reads of targets by result.", ("source", "result"), registry=registry
@@ -95,7 +93,9 @@ class SelfMetrics:
         )
 
     def _watch_process(self, registry: CollectorRegistry) -> None:
-        """What stops the whole process."""
+        """What stops the whole process, and the series of reads that were looked up."""
+        self._results: dict[tuple[str, str], Counter] = {}
+        self._by_source: dict[tuple[Histogram, str], Histogram] = {}
         self._lag = Histogram(
             "observer_loop_lag_seconds",
             "How late the event loop ran a step that was due.",
