@@ -41,7 +41,7 @@ class ReceiverLimits(msgspec.Struct, frozen=True, kw_only=True):
     """``capacity_bytes`` may wait for the loop; ``linger`` seconds gather a lot; ``share`` messages of a socket in a round at most."""
 
     capacity_bytes: int = 64 << 20
-    linger: float = 0.020
+    linger: float = 0.050
     share: int = 512
     sockets: SocketLimits = SocketLimits()
 
