@@ -146,3 +146,25 @@ def test_what_was_never_there_has_no_total() -> None:
     found = chain((0, prompt(1)))
     assert found.total("time-to-first-token", ()) is None
     assert found.window("prompt-tokens", (), at(0)) is MissingCode.AWAITING_SECOND_SAMPLE
+
+
+STEPS = st.lists(
+    st.one_of(st.integers(0, 300), st.floats(0, 70_000), st.sampled_from([2**32, 2**40, 0.1, -1e-13])),
+    min_size=1,
+    max_size=25,
+)
+
+
+@given(st.floats(0, 1e6), STEPS)
+def test_a_total_is_the_plain_sum_of_what_was_added_whatever_holds_it(first: float, steps: list[float]) -> None:
+    number, total = first, 0.0
+    reads = [(0, prompt(repr(first)))]
+    for place, step in enumerate(steps, 1):
+        # a fall in the last digits, of a fraction, is none: nothing was added
+        now = number * (1 + step) if step < 0 and number != math.floor(number) else number + max(step, 0.0)
+        total += max(now - number, 0.0)
+        number = now
+        reads.append((15 * place, prompt(repr(number))))
+    found = [chain(*reads[:count]).total("prompt-tokens", ()) for count in range(1, len(reads) + 1)]
+    assert found[-1] == total
+    assert found == sorted(found)
