@@ -11,7 +11,10 @@ import msgspec
 import pytest
 import zmq
 
-from observer.collect.kv_collector import KvLimits
+from observer.clock import SystemClock
+from observer.collect.kv_collector import KvCollector, KvLimits
+from observer.collect.kv_socket import Lot
+from observer.measure.stream_values import StreamLimits
 from observer.simulate.kv_engine import FAULTS, KvEventPublishers
 from observer.simulate.kv_publisher import Encoding, PublisherOptions
 from router_contract.kv_streams import Approximation, History, StreamKey, StreamSource, StreamState
@@ -199,6 +202,21 @@ async def test_a_loop_that_does_not_keep_up_pauses_receiving_and_loses_nothing_t
             assert collector.receiver_summary().pauses > 0
     finally:
         served.close()
+
+
+async def test_times_pass_and_stop_is_heard_while_more_arrives_than_is_applied():
+    limits = KvLimits(tick=0.02, stream=StreamLimits(stuck=0.05, stuck_max=0.05))
+    collector = KvCollector(SystemClock(), limits)
+    at, message = SystemClock().now(), [b"", bytes(8), b"x" * (128 << 10)]
+    async with collector, asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        collector.sync(
+            [StreamSource(key=StreamKey(DEPLOYMENT, "uid", 0), source=KvEventSource(endpoint="tcp://127.0.0.1:1"))]
+        )
+        collector._receiver.take = lambda: Lot(at, [], [(max(collector._by_sid), [message])], [], 0)
+        tasks.create_task(collector.run())
+        while not collector.summaries()[0].counters.reconnects:
+            await asyncio.sleep(0.01)
+        collector.stop()
 
 
 async def test_streams_beyond_the_limit_are_shed_and_counted():
