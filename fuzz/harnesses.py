@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from fuzz import http_answers
 from observer.clock import SystemClock
 from observer.collect.promql_answer import error_type, parse_answer
 from observer.collect.recording import Recorder, Recording, RecordingError
@@ -429,6 +430,7 @@ HARNESSES: dict[str, Harness] = {
         Harness("observer-endpoints", observer_endpoints, _endpoints),
         Harness("probes", probes, _probed),
         Harness("promql", promql, _queried),
+        Harness("http-answers", http_answers.http_answers, http_answers.seeds),
         Harness("watch-lines", watch_lines, _watched),
         Harness("settings", settings, _documents),
         Harness("recordings", recordings, _recorded),
