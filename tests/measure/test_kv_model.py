@@ -136,6 +136,16 @@ def test_the_index_equals_the_publisher_or_says_that_it_may_not(steps, replay, b
 
 @settings(max_examples=200, deadline=None)
 @given(steps=STEPS)
+@example(
+    # A doubt that meets a lost connection before it is answered: the replay after it answers both.
+    steps=[
+        ("store", [1], None, "GPU"),
+        ("wait", 0.5),
+        ("told", False),
+        ("store", [1], None, "GPU"),
+        ("blink",),
+    ]
+)
 def test_with_a_large_buffer_an_answering_publisher_and_no_damage_nothing_stays_uncertain(steps):
     world = World(buffer_steps=1000)
     world.connect()
