@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from observer.clock import Clock
 from observer.collect.kv_collector import KvCollector, KvLimits
@@ -145,31 +145,38 @@ class KvJudging:
         self._store = store
         self._live = LivePolicy(silence=settings.kv_events.silent_after)
         self._ready = ready
-        self._computed: dict[StreamKey, ComputedSince] = {}
+        self._computed: dict[DeploymentKey, dict[StreamKey, ComputedSince]] = {}
+        self._alive: tuple[DeploymentKey, ...] = ()
         self._levels: dict[DeploymentKey, tuple[StoreLevel, ...]] = {}
 
     def conditions(
         self, deployment: Deployment, streams: Sequence[KvStreamSummary], now: Instant
     ) -> tuple[Condition, ...]:
         """CacheAttached and KVEventsLive of one deployment."""
-        self._forget(deployment.key, {stream.key for stream in streams})
-        self._follow_computed(deployment, streams)
-        tokens = {key: each.tokens for key, each in self._computed.items() if key.deployment == deployment.key}
+        self._forget()
+        tokens = {key: each.tokens for key, each in self._follow_computed(deployment, streams).items()}
         return (
             cache_attached(self._cache_evidence(deployment, streams, now), now),
             kv_events_live(streams, tokens, now, self._live),
         )
 
-    def _forget(self, deployment: DeploymentKey, streams: set[StreamKey]) -> None:
-        alive = set(self._store.keys())
-        self._levels = {key: levels for key, levels in self._levels.items() if key in alive}
-        self._computed = {
-            key: each
-            for key, each in self._computed.items()
-            if key.deployment in alive and (key.deployment != deployment or key in streams)
-        }
+    def _forget(self) -> None:
+        """Deployments that are gone; this is asked for each of many at every pass."""
+        alive = self._store.keys()
+        if alive == self._alive:
+            return
+        self._alive = alive
+        self._levels = {key: self._levels[key] for key in alive if key in self._levels}
+        self._computed = {key: self._computed[key] for key in alive if key in self._computed}
 
-    def _follow_computed(self, deployment: Deployment, streams: Sequence[KvStreamSummary]) -> None:
+    def _follow_computed(
+        self, deployment: Deployment, streams: Sequence[KvStreamSummary]
+    ) -> Mapping[StreamKey, ComputedSince]:
+        """What each stream's rank computed since its last batch; of streams that are gone nothing is kept."""
+        before = self._computed.pop(deployment.key, {})
+        if not streams:
+            return {}
+        found = self._computed[deployment.key] = dict[StreamKey, ComputedSince]()
         ports = {
             member.uid: member.metrics.port
             for role in deployment.roles
@@ -182,10 +189,9 @@ class KvJudging:
                 TargetKey(deployment.key, key.member_uid, Component.ENGINE, ports.get(key.member_uid, 0))
             )
             total = computed_tokens(record, key.rank) if record is not None else None
-            if total is None:
-                self._computed.pop(key, None)
-            else:
-                self._computed[key] = follow_computed(self._computed.get(key), stream.counters.batches, total)
+            if total is not None:
+                found[key] = follow_computed(before.get(key), stream.counters.batches, total)
+        return found
 
     def _cache_evidence(
         self, deployment: Deployment, streams: Sequence[KvStreamSummary], now: Instant

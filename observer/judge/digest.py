@@ -17,6 +17,7 @@ from observer.judge import conditions_ours as ours
 from observer.judge.conditions import lag_since
 from observer.judge.conditions_serving import router_ready
 from observer.judge.convergence import Selection
+from observer.judge.drain import WITHDRAWAL_SECONDS
 from observer.judge.stall import progress_word
 from observer.judge.standing import (
     STARTUP_SECONDS,
@@ -162,8 +163,16 @@ def deployment_digest(
         None if ready is None else (ready.status, ready.reason, ready.provenance, ready.message),
         fresh,
         progress_word(standings),
+        _overdue(stored, now),
         [(item.type, item.status, item.reason, item.provenance) for item in inputs.extra],
     )
+
+
+def _overdue(stored: Stored, now: Instant) -> bool:
+    """Whether an endpoint too many is selected for longer than a withdrawal may take: then it is told first."""
+    found = next((item for item in stored.conditions if item.reason == "ExtraEndpoint"), None)
+    since = None if found is None else found.reason_since
+    return since is not None and max(0.0, now.wall - since) > WITHDRAWAL_SECONDS
 
 
 def views_until(views: Iterable[RouterView | ViewFailed], now: Instant, policy: JudgePolicy) -> float:
