@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.kv_pipeline import pipeline, receive  # noqa: E402 - the path is set just above
+from observer.collect.allocator import tune_allocator  # noqa: E402
 from observer.measure.ledger import Ledger  # noqa: E402
 from router_contract.kv_events import decode_batch  # noqa: E402
 from router_contract.kv_streams import StreamKey, StreamSource  # noqa: E402
@@ -339,6 +340,7 @@ def main() -> int:
         memory_child(chosen.memory_child)
         return 0
     rounds = 5 if chosen.short else 11
+    tune_allocator()  # as the observer does when it starts; the peers in this process have it too
     report = Report()
     decoding(report, rounds)
     applying(report, 3 if chosen.short else 7, 300_000)

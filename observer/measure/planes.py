@@ -62,6 +62,7 @@ class Hold:
         "last",
         "log",
         "log_limit",
+        "masks",
         "old_log",
         "plane",
         "seen",
@@ -70,6 +71,7 @@ class Hold:
     def __init__(self, holder: Holder, plane: Plane) -> None:
         self.holder = holder
         self.plane = plane
+        self.masks = plane.masks
         self.bit = holder.bit
         self.held = 0
         self.events = 0

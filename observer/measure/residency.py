@@ -77,7 +77,7 @@ class BlockIndex:
         """Add blocks, each the parent of the next; False when the budget refused them."""
         if self.bytes > self.limit:
             return False
-        log, masks, bit = hold.log, hold.plane.masks, hold.bit
+        log, masks, bit = hold.log, hold.masks, hold.bit
         keys: Sequence[int]
         try:
             log.fromlist(hashes)  # type: ignore[arg-type]  # proves integers of the right range; leaves it as it was if not
@@ -105,7 +105,7 @@ class BlockIndex:
         """Add blocks of which only ``fresh`` were in nobody's hold; ``found`` are the masks of all, with the fresh ones
         set. The number of blocks that others held and this holder did not.
         """
-        plane, masks, bit, first = hold.plane, hold.plane.masks, hold.bit, found[0]
+        plane, masks, bit, first = hold.plane, hold.masks, hold.bit, found[0]
         if not fresh and not first & bit and found.count(first) == len(keys):
             # A prefix that the same others hold as a whole: one new mask for all of it.
             joining = dict.fromkeys(keys, first | bit)
@@ -162,7 +162,7 @@ class BlockIndex:
 
     def remove(self, hold: Hold, hashes: Sequence[Hash]) -> int:
         """Take blocks away, one copy each; unknown ones are no error. The number of blocks no longer held."""
-        masks, bit = hold.plane.masks, hold.bit
+        masks, bit = hold.masks, hold.bit
         if hold.copies or hold.holder.loose:
             gone, deleted = self._remove_slowly(hold, hashes)
         else:
