@@ -31,9 +31,16 @@ class Events(Protocol):
 
 
 class OwnCosts:
-    """Satisfies `exporters.own_costs.OwnCostSource`. ``kept`` gives the bytes of raw bodies that are kept for people."""
+    """Satisfies `exporters.own_costs.OwnCostSource`. ``kept`` gives the bytes of raw bodies that are kept for people.
 
-    def __init__(self, store: Store, events: Events, fetcher: Fetcher, kept: Callable[[], int]) -> None:
+    ``now`` tells monotonic seconds: at one instant the memory is told as one, however much telling it takes.
+    """
+
+    def __init__(
+        self, store: Store, events: Events, fetcher: Fetcher, kept: Callable[[], int], now: Callable[[], float]
+    ) -> None:
+        self._now = now
+        self._told: tuple[float, tuple[MemoryPart, ...]] | None = None
         self._store = store
         self._events = events
         self._fetcher = fetcher
@@ -41,6 +48,12 @@ class OwnCosts:
 
     def memory(self) -> tuple[MemoryPart, ...]:
         """Every part, and what none of them explains."""
+        at = self._now()
+        if self._told is None or self._told[0] != at:
+            self._told = (at, self._memory())
+        return self._told[1]
+
+    def _memory(self) -> tuple[MemoryPart, ...]:
         readings, windows = memory(self._store.records())
         receiver = self._events.kv_receiver()
         indexes = sum(self._events.kv_size(key).estimated_bytes for key in self._events.kv_deployments())

@@ -133,7 +133,7 @@ class Watcher:
             version=package_version(),
             watchers=self._budget.watchers,
         )
-        self._own = OwnCosts(self.store, self.kv, self._fetcher, lambda: self._bodies.nbytes)
+        self._own = OwnCosts(self.store, self.kv, self._fetcher, lambda: self._bodies.nbytes, lambda: clock.now().mono)
         about = (*limit_families(self), *own_cost_families(self._own))
         self._families = (*FAMILIES, *kv_families(self.kv), *canary_families(self.canaries), *about)
         self._otlp = self._make_otlp()

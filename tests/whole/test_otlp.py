@@ -36,12 +36,13 @@ async def test_it_pushes_each_period_and_says_what_metrics_says(
                 part = watcher._otlp
                 assert part is not None
                 clock.stop()
+                renderer = Renderer(watcher._families)
                 # Nothing else runs between the two: on a stopped clock, taking rows never lets the loop go.
                 taken = await part.take()
-                report = watcher.source.deployment(CHAT)
+                report = watcher.source.deployment(CHAT, renderer.signals, renderer.totals)
                 assert report is not None
                 shot = snapshot((report,), watcher.source.targets())
-                text = Renderer(watcher._families).render(shot).body.decode()
+                text = renderer.render(shot).body.decode()
                 monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", second.url)
                 with part._sender() as sender:
                     assert sender.offer(taken, clock.now().wall)
