@@ -55,6 +55,13 @@ class Structures:
         if len(self.names) < _STRUCTURES_KEPT and b"\\" not in line and _STRUCTURE.match(structure):
             self.names[structure] = name
 
+    def learn_wholes(self, names: Mapping[bytes, str]) -> None:
+        """Remember structures of lines that were read together, so that it does not matter which way taught them."""
+        for whole, name in names.items():
+            structure = whole.removesuffix(b'"} ')
+            if len(self.names) < _STRUCTURES_KEPT and len(structure) < len(whole):
+                self.names[structure] = name
+
 
 class Rows:
     """Rows of one family as they are collected, in file order.

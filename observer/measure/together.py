@@ -57,6 +57,7 @@ def read_together(segments: list[Segment], known: Structures) -> dict[int, Rows]
     values = parse_numbers(b",".join(numbers), count)
     if values is None:
         return _apart(segments, known)
+    known.learn_wholes(names)
     unique = len(set(prefixes)) == count
     found: dict[int, Rows] = {}
     start = 0
