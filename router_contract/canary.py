@@ -96,7 +96,7 @@ class BucketPolicy(StrEnum):
     INTERPOLATE = "interpolate"
 
 
-class PromqlMetric(msgspec.Struct, frozen=True, kw_only=True, tag="promql"):
+class PromqlMetric(msgspec.Struct, frozen=True, kw_only=True, tag="promql", gc=False):
     """A query with OME's template variables. ``timeout`` bounds its evaluation; the sample's deadline does too."""
 
     query: str
@@ -107,13 +107,13 @@ class PromqlMetric(msgspec.Struct, frozen=True, kw_only=True, tag="promql"):
     timeout: float = 5.0
 
 
-class Relative(msgspec.Struct, frozen=True, kw_only=True):
+class Relative(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Not worse than stable by more than a factor: ``margin`` 1.25 allows a quarter more."""
 
     margin: float = 1.25
 
 
-class CacheGuard(msgspec.Struct, frozen=True, kw_only=True):
+class CacheGuard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """When a relative latency says nothing about the build: the cache or the prompts differ too much.
 
     ``hit_rate`` is the largest difference of the prefix-cache hit rates, ``prompt_length`` the largest ratio of the mean
@@ -125,7 +125,7 @@ class CacheGuard(msgspec.Struct, frozen=True, kw_only=True):
     prompt_length: float = 1.5
 
 
-class NativeMetric(msgspec.Struct, frozen=True, kw_only=True, tag="native"):
+class NativeMetric(msgspec.Struct, frozen=True, kw_only=True, tag="native", gc=False):
     """A metric from the signals that the observer reads itself.
 
     ``signal`` is counted, observed or divided, only its series with the labels of ``where``; ``total`` is the denominator
@@ -155,7 +155,7 @@ class NativeMetric(msgspec.Struct, frozen=True, kw_only=True, tag="native"):
         return counts and (self.relative is not None or self.test is Procedure.SEQUENTIAL)
 
 
-class Metric(msgspec.Struct, frozen=True, kw_only=True):
+class Metric(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One check: ``measure`` compared with ``limit``; ``threshold`` is that number as it was written.
 
     A metric that is not ``required`` is a dry run: evaluated and published, never part of the verdict.
@@ -169,14 +169,14 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     required: bool = True
 
 
-class WarmUp(msgspec.Struct, frozen=True, kw_only=True):
+class WarmUp(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a Pod must have behind it before its requests count: time since Ready and requests served."""
 
     seconds: float = 0.0
     requests: int = 0
 
 
-class Analysis(msgspec.Struct, frozen=True, kw_only=True):
+class Analysis(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The gate of one step.
 
     ``failure_limit`` failed samples roll back, and so do ``consecutive_failure_limit`` (0: off) without a pass between
@@ -212,13 +212,13 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         return max(1, found)
 
 
-class Pause(msgspec.Struct, frozen=True, kw_only=True):
+class Pause(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A wait: so many seconds, or ``None`` for a person. Beside an analysis it is the least time in the step."""
 
     seconds: float | None = None
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One step. ``traffic`` (percent) is what the controller programs; the observer does not route."""
 
     traffic: int | None = None
@@ -226,14 +226,14 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     analysis: Analysis | None = None
 
 
-class SecretKey(msgspec.Struct, frozen=True, kw_only=True):
+class SecretKey(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A key of a Secret in the analysis's own namespace."""
 
     name: str
     key: str
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class Source(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where queries go: a provider bound by the operator, or an address, with its token and headers.
 
     Header values are secrets as far as printing goes.
@@ -245,14 +245,14 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class TargetRef(msgspec.Struct, frozen=True, kw_only=True):
+class TargetRef(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Which deployment it is about, in the analysis's own namespace."""
 
     kind: str
     name: str
 
 
-class CanaryAnalysis(msgspec.Struct, frozen=True, kw_only=True):
+class CanaryAnalysis(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One analysis: two revisions of one component of a deployment, and the steps the canary has to take.
 
     ``ready_timeout`` is the stall time of steps that state none; ``None``: they never stall.

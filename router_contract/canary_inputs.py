@@ -23,7 +23,7 @@ class ResultType(StrEnum):
     STRING = "string"
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
+class Point(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One series of an answer. ``value`` may be NaN or infinite, as the source sent it; ``None``: a native histogram."""
 
     labels: tuple[tuple[str, str], ...] = ()
@@ -31,7 +31,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     at: float
 
 
-class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome", tag="answer"):
+class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome", tag="answer", gc=False):
     """A whole answer with ``status: success``. ``query`` is the text that was sent."""
 
     type: ResultType
@@ -41,7 +41,7 @@ class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome"
     query: str = ""
 
 
-class QueryTrouble(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome", tag="trouble"):
+class QueryTrouble(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome", tag="trouble", gc=False):
     """No answer: why, in a sentence without anything the source sent.
 
     ``permanent`` trouble does not pass by itself: the configuration is wrong. ``retry_after`` is in seconds.
@@ -55,7 +55,7 @@ class QueryTrouble(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome
     query: str = ""
 
 
-class QueryObservation(msgspec.Struct, frozen=True, kw_only=True, tag="query"):
+class QueryObservation(msgspec.Struct, frozen=True, kw_only=True, tag="query", gc=False):
     """What a query metric's query gave, and its traffic query where it has one."""
 
     metric: str
@@ -63,7 +63,7 @@ class QueryObservation(msgspec.Struct, frozen=True, kw_only=True, tag="query"):
     traffic: QueryAnswer | QueryTrouble | None = None
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
+class Cell(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one Pod counted in one stretch of about a minute that began at ``start``.
 
     For a ratio ``events`` of ``total``; for a rate ``events``; for quantile and mean the ``histogram``.
@@ -76,7 +76,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     histogram: Histogram | None = None
 
 
-class CountWindow(msgspec.Struct, frozen=True, kw_only=True):
+class CountWindow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the Pods of one revision counted from ``start`` to ``end``, in cells that do not overlap.
 
     ``lossy``: a restart inside lost at most one read's worth. ``aborted`` are requests that clients gave up, not counted
@@ -102,14 +102,14 @@ class BaselineKind(StrEnum):
     FROZEN = "frozen"
 
 
-class Mix(msgspec.Struct, frozen=True, kw_only=True):
+class Mix(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a revision was asked: the share of prompt tokens found in the prefix cache and the mean prompt length."""
 
     hit_rate: float | None = None
     prompt_tokens: float | None = None
 
 
-class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+class Baseline(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The stable side. ``before`` is what it counted before the step began; ``mix`` belongs to ``window``."""
 
     window: CountWindow
@@ -118,7 +118,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     mix: Mix | None = None
 
 
-class NativeObservation(msgspec.Struct, frozen=True, kw_only=True, tag="native"):
+class NativeObservation(msgspec.Struct, frozen=True, kw_only=True, tag="native", gc=False):
     """What the observer's own reads say for one native metric.
 
     ``since_step`` has everything since the step began and its Pods were warm; ``recent`` what came after the last
@@ -146,7 +146,7 @@ class NativeObservation(msgspec.Struct, frozen=True, kw_only=True, tag="native")
 Observation = QueryObservation | NativeObservation
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
+class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One evaluation of all metrics. ``id`` is one more than the last; step, revision and plan are those it was begun for.
 
     ``started`` is when the first metric was asked, ``completed`` when the last had answered.
@@ -161,7 +161,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     observations: tuple[Observation, ...] = ()
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How the rollout stands, as its controller or the analysis object says.
 
     ``target`` names the pinned target set: another one starts afresh. ``step`` ``None``: nobody else moves the step, so
@@ -184,7 +184,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     weight: int | None = None
 
 
-class Observations(msgspec.Struct, frozen=True, kw_only=True):
+class Observations(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that one call of `evaluate` sees: how the rollout stands, and a sample where one was just completed."""
 
     run: Run

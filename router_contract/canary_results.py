@@ -119,7 +119,7 @@ class SampleFate(StrEnum):
     NOT_ASKED = "NotAsked"
 
 
-class MetricResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class MetricResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One metric of one sample. The first seven fields are OME's, with its meaning.
 
     ``value`` is empty unless the verdict is conclusive; read back and compared with ``threshold`` it gives ``passed``.
@@ -176,14 +176,14 @@ Natural = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """A count or a place in a list."""
 
 
-class Park(msgspec.Struct, frozen=True, kw_only=True):
+class Park(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Why and when the run was parked. ``reason`` is AnalysisStalled or StableRevisionMissing."""
 
     reason: Reason
     time: Wall
 
 
-class FrozenBound(msgspec.Struct, frozen=True, kw_only=True):
+class FrozenBound(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The latency bound of one relative metric, chosen from stable's requests; only what came after ``since`` counts.
 
     ``bound`` ``None``: stable's own quantile lies beyond the last finite bucket.
@@ -194,7 +194,7 @@ class FrozenBound(msgspec.Struct, frozen=True, kw_only=True):
     since: float
 
 
-class CanaryState(msgspec.Struct, frozen=True, kw_only=True):
+class CanaryState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All that must survive a restart and a change of owner. It encodes to JSON and back without loss.
 
     ``counted`` is the id of the last sample that was counted; only a higher one counts. ``failed_checks``,
@@ -227,7 +227,7 @@ class CanaryState(msgspec.Struct, frozen=True, kw_only=True):
     watched_until: Wall = 0.0
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one call of `evaluate` concludes: the state to store before anything is published, and what to say.
 
     ``verdict`` and ``verdicts`` are of the sample of this call, ``None`` and empty without one that counted. ``step`` is
@@ -246,14 +246,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-class FailedStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class FailedStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """OME's ``failed`` block."""
 
     reason: str
     time: int
 
 
-class CanaryStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CanaryStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The published status: OME's fields with its meaning and spelling, then ours. Times are whole wall seconds.
 
     ``measured_share`` is the canary's percent of the requests, as counted. ``metric_results`` are the required metrics of the last sample, all with one time; ``dry_run_results`` the others.

@@ -17,7 +17,7 @@ LOOK_SECONDS: Final = 30.0
 """Everything is looked at far more often; an answer whose look is older than this says nothing of now."""
 
 
-class CanaryView(msgspec.Struct, frozen=True, kw_only=True):
+class CanaryView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is known of one analysis at ``now``. ``share`` is the canary's part of all requests since the step began.
 
     ``status`` is ``None`` before the first look; ``looked`` is when the last one was stored, ``sampled_at`` (wall

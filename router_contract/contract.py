@@ -24,7 +24,7 @@ _ENDPOINT = re.compile(r"(?P<scheme>[a-z]+)://(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s/:
 _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 
-class KvEvents(msgspec.Struct, frozen=True, kw_only=True):
+class KvEvents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where a role publishes KV events. The address is a Service: one connection reaches one Pod of several."""
 
     endpoint: str
@@ -32,7 +32,7 @@ class KvEvents(msgspec.Struct, frozen=True, kw_only=True):
     topic: str = ""
 
 
-class ContractRole(msgspec.Struct, frozen=True, kw_only=True):
+class ContractRole(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One role as the router is told of it. ``selector`` is in the order published."""
 
     name: str
@@ -42,7 +42,7 @@ class ContractRole(msgspec.Struct, frozen=True, kw_only=True):
     kv_events: KvEvents | None = None
 
 
-class MetricNames(msgspec.Struct, frozen=True, kw_only=True):
+class MetricNames(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Which engine series the router reads, and the one serving port that all roles share."""
 
     port: int
@@ -51,7 +51,7 @@ class MetricNames(msgspec.Struct, frozen=True, kw_only=True):
     kv_cache_utilization: str
 
 
-class RouterContract(msgspec.Struct, frozen=True, kw_only=True):
+class RouterContract(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A deployment's published router contract. Empty ``pool_endpoint``: no cache pool, or not found."""
 
     name: str
@@ -61,7 +61,7 @@ class RouterContract(msgspec.Struct, frozen=True, kw_only=True):
     metrics: MetricNames | None = None
 
 
-class Fault(msgspec.Struct, frozen=True):
+class Fault(msgspec.Struct, frozen=True, gc=False):
     """One thing wrong: where (``roles[1].endpoint``), the value found, the value wanted."""
 
     path: str
@@ -72,7 +72,7 @@ class Fault(msgspec.Struct, frozen=True):
         return f"{self.path}: found {self.found}, want {self.wanted}"
 
 
-class Decoded(msgspec.Struct, frozen=True, kw_only=True):
+class Decoded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What decoding gave: a contract, or none with its faults (none and no fault: nothing is published).
 
     ``unknown`` are the paths of keys that were not understood and left out.

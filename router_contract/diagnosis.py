@@ -31,7 +31,7 @@ class Certainty(StrEnum):
     LIKELY = "Likely"
 
 
-class Dial(msgspec.Struct, frozen=True, kw_only=True):
+class Dial(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One connection: to where, what became of it, and the first bytes that the other side sent unasked."""
 
     port: int
@@ -41,7 +41,7 @@ class Dial(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class Certificate(msgspec.Struct, frozen=True, kw_only=True):
+class Certificate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a server's certificate says. ``identities`` are its URIs; ``expires`` is wall seconds."""
 
     names: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     issuer: str = ""
 
 
-class TlsSeen(msgspec.Struct, frozen=True, kw_only=True):
+class TlsSeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What TLS on a port came to, whoever we trust: ``spoken`` is False when the port does not speak it.
 
     ``verify_code`` is OpenSSL's, from a handshake with the authorities that we trust; 0 is good, ``None`` was not tried.
@@ -66,7 +66,7 @@ class TlsSeen(msgspec.Struct, frozen=True, kw_only=True):
     certificate: Certificate | None = None
 
 
-class Contents(msgspec.Struct, frozen=True, kw_only=True):
+class Contents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What an exposition holds: names of the declared program, of other programs, and signals by its table.
 
     ``matched`` are signals under the stated version, ``matched_any`` under any; ``lost`` are the wire names that only
@@ -82,7 +82,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     known_software: bool = True
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Answer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one read gave: a failure as the collector says it, or a body with its first bytes and contents.
 
     ``software`` is the program that the body was read as.
@@ -98,7 +98,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     contents: Contents | None = None
 
 
-class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
+class Elsewhere(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Another port or path of the same member: whether it can be reached, and how many names of the program it has."""
 
     port: int
@@ -107,7 +107,7 @@ class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
     own: int = 0
 
 
-class KvSeen(msgspec.Struct, frozen=True, kw_only=True):
+class KvSeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One KV-event publisher's sockets."""
 
     rank: int
@@ -117,7 +117,7 @@ class KvSeen(msgspec.Struct, frozen=True, kw_only=True):
     replay: Dial | None = None
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class Facts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Everything found out about one target. ``here`` says that its address is one of the machine that asks."""
 
     namespace: str = "default"
@@ -149,7 +149,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     kv: tuple[KvSeen, ...] = ()
 
 
-class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One conclusion: its cause (a word of a closed list), what was seen, and the exact setting or command to change."""
 
     cause: str
@@ -159,7 +159,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     change: tuple[str, ...] = ()
 
 
-class Examined(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Examined(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One target and what was concluded. ``well`` is True only when it was read and understood."""
 
     namespace: str

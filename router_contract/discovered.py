@@ -8,7 +8,7 @@ from router_contract.platform_facts import PlatformFacts
 from router_contract.targets import Deployment
 
 
-class ObjectReference(msgspec.Struct, frozen=True, kw_only=True, order=True):
+class ObjectReference(msgspec.Struct, frozen=True, kw_only=True, order=True, gc=False):
     """One Kubernetes object by its full name. ``plural`` is the resource; a re-created object has another ``uid``."""
 
     group: str
@@ -25,7 +25,7 @@ class ObjectReference(msgspec.Struct, frozen=True, kw_only=True, order=True):
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-class Discovered(msgspec.Struct, frozen=True, kw_only=True):
+class Discovered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One deployment as a platform shows it.
 
     ``target`` is the platform's own object, ``None`` where a platform has none (plain Pods by labels). ``labels`` and

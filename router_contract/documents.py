@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Name and namespace of the deployment the document is about."""
 
     name: str
@@ -110,7 +110,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=Fals
     name: str | msgspec.UnsetType = msgspec.UNSET
 
 
-class Skipped(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Skipped(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """A Pod that is not expected to serve (follower, worker, terminating, not started) and never makes it partial."""
 
     pod: str
@@ -118,7 +118,7 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str
 
 
-class Coverage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Coverage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """How many serving Pods were expected, read, failed, and how many Pods were skipped."""
 
     expected: int
@@ -134,7 +134,7 @@ class RoleLatency(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=
     latency: tuple[WindowEntry, ...]
 
 
-class ModelDeploymentMetrics(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ModelDeploymentMetrics(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """The metrics subresource: what a deployment's routers and engines say now, with everything that is missing."""
 
     api_version: str = "metrics.modeldeployment.io/v1"
@@ -154,7 +154,7 @@ class ModelDeploymentMetrics(msgspec.Struct, frozen=True, kw_only=True, rename="
     roles: tuple[RoleLatency, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
-class Unavailable(msgspec.Struct, frozen=True, kw_only=True):
+class Unavailable(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The answer instead of a document: ``reason`` is ``NotFound`` or ``ServiceUnavailable``, ``message`` says why."""
 
     reason: str
@@ -176,7 +176,7 @@ SKIPPED: dict[SkipCode, str] = {
 }
 
 
-class Reason(msgspec.Struct, frozen=True):
+class Reason(msgspec.Struct, frozen=True, gc=False):
     """How a `MissingCode` reads. ``sentence`` may hold ``{detail}``; ``partial`` says whether it marks the document."""
 
     sentence: str

@@ -35,7 +35,7 @@ class ViewForm(StrEnum):
     """Requests in flight by endpoint: an addition to the endpoints that the metrics name."""
 
 
-class ViewPath(msgspec.Struct, frozen=True, kw_only=True):
+class ViewPath(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One way to a router's view. A table lists them strongest first.
 
     ``proxied`` marks a path that a router without this route hands on to one of its workers, and counts: it is asked
@@ -58,7 +58,7 @@ class EventsForm(StrEnum):
     """One object under ``kv_events``; a rank's port is the base plus the rank."""
 
 
-class EventsPath(msgspec.Struct, frozen=True):
+class EventsPath(msgspec.Struct, frozen=True, gc=False):
     """Where an engine tells its KV-event publishers."""
 
     path: str

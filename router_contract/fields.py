@@ -22,7 +22,7 @@ _LONGEST: Final = 30 * 24 * 3600.0
 E = TypeVar("E", bound=StrEnum)
 
 
-class FieldFault(msgspec.Struct, frozen=True):
+class FieldFault(msgspec.Struct, frozen=True, gc=False):
     """One thing wrong in a document: the field's path, what was found, what is wanted."""
 
     field: str

@@ -27,7 +27,7 @@ CANARY_SERIES = ("canary", "low", "high", "stable", "threshold", "evidence", "le
 logarithm of the evidence against the canary and the one that convicts, and how much each side has seen."""
 
 
-class Past(msgspec.Struct, frozen=True, kw_only=True):
+class Past(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Samples of one thing, oldest first: wall seconds, and for each series a number or ``None`` (not known)."""
 
     times: tuple[float, ...] = ()

@@ -30,7 +30,7 @@ from router_contract.targets import Deployment, Member, Ready, Role
 from router_contract.verdicts import Condition, Status
 
 
-class RankEvidence(msgspec.Struct, frozen=True, kw_only=True):
+class RankEvidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One data-parallel rank of one engine, from its series of the present incarnation.
 
     ``work`` is running plus waiting requests, ``None`` when not read; ``work_since`` is when it last became non-zero.
@@ -45,7 +45,7 @@ class RankEvidence(msgspec.Struct, frozen=True, kw_only=True):
     watched_since: Instant | None = None
 
 
-class DrainRead(msgspec.Struct, frozen=True, kw_only=True):
+class DrainRead(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One read of the load gauges for the drain answer; a ``None`` value is a gauge that was not there.
 
     ``identity`` is whatever must not change between two reads (container, restarts, address, owner).
@@ -57,7 +57,7 @@ class DrainRead(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-class Starts(msgspec.Struct, frozen=True, kw_only=True):
+class Starts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The starts of one program that we saw ourselves, where no platform counts them; newest last, few are kept.
 
     ``listened``: something answered on its port at least once. ``gone``: it was refused since. ``pending``: a start was
@@ -72,7 +72,7 @@ class Starts(msgspec.Struct, frozen=True, kw_only=True):
     good_since: Instant | None = None
 
 
-class MemberEvidence(msgspec.Struct, frozen=True, kw_only=True):
+class MemberEvidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What was seen of one member. Every field left out means that nobody looked.
 
     ``incarnation`` changes with the container. ``answered_at`` is the last good scrape of this incarnation,
@@ -110,7 +110,7 @@ class MemberEvidence(msgspec.Struct, frozen=True, kw_only=True):
     starts: Starts | None = None
 
 
-class ProofMember(msgspec.Struct, frozen=True, kw_only=True):
+class ProofMember(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One Pod of the uncached list."""
 
     uid: str
@@ -118,14 +118,14 @@ class ProofMember(msgspec.Struct, frozen=True, kw_only=True):
     terminating: bool = False
 
 
-class MembershipProof(msgspec.Struct, frozen=True, kw_only=True):
+class MembershipProof(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One consistent uncached list of a deployment's engine Pods; ``None`` members mean that the list failed."""
 
     at: Instant
     members: tuple[ProofMember, ...] | None
 
 
-class TargetFreshness(msgspec.Struct, frozen=True, kw_only=True):
+class TargetFreshness(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How fresh one expected target is. ``age`` (seconds) is ``None`` when it was never read.
 
     ``failure`` and ``detail`` say how the newest read failed, if it did; ``uid`` is the member's.
@@ -138,7 +138,7 @@ class TargetFreshness(msgspec.Struct, frozen=True, kw_only=True):
     failure: FailureKind | None = None
 
 
-class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """What is kept of a group between passes and over restarts; valid for this ``generation`` only.
 
     ``revoked``: a leg failed since it last qualified. ``listed``: a valid set of views has named every serving member.
@@ -161,7 +161,7 @@ class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     since: Wall | None = None
 
 
-class StoredCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class StoredCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """The last status of a condition and since when (wall seconds); ``reason_since`` is the same of its reason."""
 
     type: str
@@ -171,7 +171,7 @@ class StoredCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     reason_since: Wall | None = None
 
 
-class Stored(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Stored(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Everything about one deployment that a restart or a change of owner must not lose.
 
     ``converging``: the eligible set changed at ``eligible_changed_at`` and no pass has found the routers follow since.
@@ -188,7 +188,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     converging: bool = False
 
 
-class JudgePolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class JudgePolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Every threshold of judging, in seconds."""
 
     scrape_period: float = 5.0
@@ -211,7 +211,7 @@ class JudgePolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return 2 * self.scrape_period + self.scrape_timeout
 
 
-class DeploymentInputs(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class DeploymentInputs(msgspec.Struct, frozen=True, kw_only=True, dict=True, gc=False):
     """All that one judging pass sees of one deployment. ``views`` holds the last view and the last failure per Pod.
 
     ``extra`` are conditions that other judges computed for the same instant.
@@ -266,7 +266,7 @@ def listeners(member: Member) -> frozenset[int]:
     return frozenset(address.port for address in (member.api, member.metrics) if address is not None)
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class Judged(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The outcome of one pass. ``stored`` goes into the next pass; ``proof_wanted`` asks for one uncached list.
 
     ``writable`` is False when a list behind the pass failed: then nothing may be written to the cluster.

@@ -92,7 +92,7 @@ class ArrayCleared(AllBlocksCleared, frozen=True, gc=False, array_like=True, tag
     """`AllBlocksCleared` as an array."""
 
 
-class Damage(msgspec.Struct, frozen=True):
+class Damage(msgspec.Struct, frozen=True, gc=False):
     """An event of a good batch that was skipped: its place, whether its kind is merely unknown to us, and why."""
 
     index: int
@@ -143,7 +143,7 @@ class _LooseBatch(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 @final
-class Undecodable(msgspec.Struct, frozen=True):
+class Undecodable(msgspec.Struct, frozen=True, gc=False):
     """A payload of which no event can be read."""
 
     detail: str
@@ -232,13 +232,13 @@ class LiveMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 @final
-class Rejected(msgspec.Struct, frozen=True):
+class Rejected(msgspec.Struct, frozen=True, gc=False):
     """A message that is no batch: it is counted under ``reason`` and dropped."""
 
     reason: str
 
 
-class ReplayEnd(msgspec.Struct, frozen=True):
+class ReplayEnd(msgspec.Struct, frozen=True, gc=False):
     """The marker that ends a replay."""
 
 

@@ -22,7 +22,7 @@ class Tier(StrEnum):
     STORE = "store"
 
 
-class KvDialect(msgspec.Struct, frozen=True, kw_only=True):
+class KvDialect(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One engine's events. ``fixed_seed_since`` is the first version known to hash alike on every member by default;
     before it ``seed_variable`` decides. Both ``None``: it is not known whether members hash alike.
     """

@@ -21,7 +21,7 @@ _MAX_PORT = 65_535
 _MAX_RANKS = 1024
 
 
-class Sources(msgspec.Struct, frozen=True, kw_only=True):
+class Sources(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Dialable publishers, and one sentence for each that is not."""
 
     sources: tuple[KvEventSource, ...] = ()

@@ -50,7 +50,7 @@ class Approximation(StrEnum):
     """The connection was lost and nothing has been confirmed by replay since: the member may hold other blocks now."""
 
 
-class StreamKey(msgspec.Struct, frozen=True, order=True):
+class StreamKey(msgspec.Struct, frozen=True, order=True, gc=False):
     """Identity of a stream: deployment, member UID and rank. A replaced Pod has another UID, so another stream."""
 
     deployment: DeploymentKey
@@ -58,7 +58,7 @@ class StreamKey(msgspec.Struct, frozen=True, order=True):
     rank: int
 
 
-class StreamSource(msgspec.Struct, frozen=True, kw_only=True):
+class StreamSource(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One publisher to subscribe to, and what its block hashes are made by.
 
     ``seeded`` says whether equal blocks are known to hash equally on every member (`kv_media.equal_hashes`);
@@ -82,7 +82,7 @@ MAX_COUNTED = 2**63 - 1
 """Where counters stop."""
 
 
-class HashSpace(msgspec.Struct, frozen=True, order=True):
+class HashSpace(msgspec.Struct, frozen=True, order=True, gc=False):
     """Where block hashes may be compared: nowhere but inside one of these."""
 
     engine: str
@@ -92,7 +92,7 @@ class HashSpace(msgspec.Struct, frozen=True, order=True):
     block_size: int
 
 
-class MediumBlocks(msgspec.Struct, frozen=True, kw_only=True):
+class MediumBlocks(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Blocks a stream holds on one medium (every group and space), and what the events said of that medium."""
 
     medium: str
@@ -102,7 +102,7 @@ class MediumBlocks(msgspec.Struct, frozen=True, kw_only=True):
     last_stored: Instant | None = None
 
 
-class KvCounters(msgspec.Struct, frozen=True, kw_only=True):
+class KvCounters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What happened on a stream since it was subscribed to. ``missed`` counts batches that never arrived and could
     not be read again; ``repaired`` those that came by replay; ``held_dropped`` live batches dropped from a full
     buffer (they are asked for again); ``malformed`` messages that were no batch, by reason; ``reconnects`` sockets
@@ -127,7 +127,7 @@ class KvCounters(msgspec.Struct, frozen=True, kw_only=True):
     reconnects: int = 0
 
 
-class KvStreamSummary(msgspec.Struct, frozen=True, kw_only=True):
+class KvStreamSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One stream at one instant.
 
     ``last_event`` is the instant the last batch with events was applied ("how old"), ``last_batch`` that of any
@@ -167,7 +167,7 @@ class KvStreamSummary(msgspec.Struct, frozen=True, kw_only=True):
         return sum(medium.blocks for medium in self.media)
 
 
-class StaleBlocks(msgspec.Struct, frozen=True, kw_only=True, order=True):
+class StaleBlocks(msgspec.Struct, frozen=True, kw_only=True, order=True, gc=False):
     """What a stream without a connection held when it was last heard, ``since`` when it is apart."""
 
     key: StreamKey
@@ -176,7 +176,7 @@ class StaleBlocks(msgspec.Struct, frozen=True, kw_only=True, order=True):
     since: Instant
 
 
-class Residency(msgspec.Struct, frozen=True, kw_only=True):
+class Residency(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Blocks of one hash space, medium and group over the members of a deployment whose streams are connected.
 
     ``unique`` distinct hashes, ``total`` (hash, holder) pairs, ``shared`` hashes with two or more holders;
@@ -195,7 +195,7 @@ class Residency(msgspec.Struct, frozen=True, kw_only=True):
     stale: tuple[StaleBlocks, ...] = ()
 
 
-class KvIndexSummary(msgspec.Struct, frozen=True, kw_only=True):
+class KvIndexSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The whole index: residency by space, medium and group; estimated bytes beside their budget.
 
     ``cleaning`` counts entries of departed lives that no answer sees any more and that still await removal; until it
@@ -208,7 +208,7 @@ class KvIndexSummary(msgspec.Struct, frozen=True, kw_only=True):
     cleaning: int = 0
 
 
-class Holding(msgspec.Struct, frozen=True, kw_only=True):
+class Holding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How long a prefix of the asked hashes one stream holds in one group.
 
     ``blocks`` counts from the first hash over all media together, ``media`` the same on each medium alone.
@@ -228,7 +228,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     approximate: tuple[Approximation, ...] = ()
 
 
-class KvLookup(msgspec.Struct, frozen=True, kw_only=True):
+class KvLookup(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The answer to a look-up: holdings, longest first. A stream that holds not even the first block is absent.
 
     ``unknown`` lists the streams whose blocks are not known (never synced, or without a connection and not confirmed
@@ -240,7 +240,7 @@ class KvLookup(msgspec.Struct, frozen=True, kw_only=True):
     unknown: tuple[StreamKey, ...] = ()
 
 
-class ReceiverSummary(msgspec.Struct, frozen=True, kw_only=True):
+class ReceiverSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The receiving side: what waits between the sockets and the index, and how often it had to hold back."""
 
     streams: int = 0

@@ -20,7 +20,7 @@ class LimitState(StrEnum):
     NONE = "Unlimited"
 
 
-class LimitReading(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class LimitReading(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One limit. ``use`` and ``high_water`` are in ``unit``, the latter since the process began.
 
     ``reached`` counts how often it was met since then (of targets: how many meet it now); ``effect`` is what happens

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class OperatorCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class OperatorCondition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """A condition exactly as an operator wrote it, unknown types and reasons included."""
 
     type: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class MemoryPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class MemoryPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One part of our memory. ``bytes`` is ``None`` where nobody can tell; ``estimated`` says that it was not measured."""
 
     name: str
@@ -14,7 +14,7 @@ class MemoryPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     what: str = ""
 
 
-class QueueDepth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class QueueDepth(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One queue at this moment: what waits in it, in ``unit``, and how much may (``None``: no bound of its own)."""
 
     name: str

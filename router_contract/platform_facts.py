@@ -16,7 +16,7 @@ from router_contract.status import Retirement
 Unset = msgspec.UnsetType
 
 
-class SourceFault(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class SourceFault(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One kind of object that could not be read: ``why`` is NotInstalled, Forbidden, Failing or
     Elsewhere (in another cluster); ``since`` wall.
     """
@@ -27,7 +27,7 @@ class SourceFault(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     detail: str = ""
 
 
-class OperatorStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class OperatorStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """The operator's own voice: its conditions and phase, the generation it saw, and when we read it (wall)."""
 
     read_at: float
@@ -37,7 +37,7 @@ class OperatorStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     conditions: tuple[OperatorCondition, ...] = ()
 
 
-class BindingFact(msgspec.Struct, frozen=True, kw_only=True):
+class BindingFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The referenced cache binding. ``domain_read`` says that its domain was read."""
 
     name: str
@@ -46,7 +46,7 @@ class BindingFact(msgspec.Struct, frozen=True, kw_only=True):
     domain_read: bool = True
 
 
-class WorkloadFact(msgspec.Struct, frozen=True, kw_only=True):
+class WorkloadFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One replica's quota Workload. ``flavors`` are those of its accelerator credits, none when it has no accelerator."""
 
     role: str
@@ -57,7 +57,7 @@ class WorkloadFact(msgspec.Struct, frozen=True, kw_only=True):
     flavors: tuple[str, ...] = ()
 
 
-class WeightsFact(msgspec.Struct, frozen=True, kw_only=True):
+class WeightsFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The referenced model artifact and how its weights reach the Pods.
 
     ``refused`` is a planning refusal in the operator's word (AccessModeConflict, …), empty when none. ``delivery`` is
@@ -74,7 +74,7 @@ class WeightsFact(msgspec.Struct, frozen=True, kw_only=True):
     pods_have_them: bool | None = None
 
 
-class RouterObjectsFact(msgspec.Struct, frozen=True, kw_only=True):
+class RouterObjectsFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The managed router's objects: whether they rendered, whether they exist, and the ready replicas of them."""
 
     render_error: str = ""
@@ -82,7 +82,7 @@ class RouterObjectsFact(msgspec.Struct, frozen=True, kw_only=True):
     ready: int = 0
 
 
-class RolloutFact(msgspec.Struct, frozen=True, kw_only=True):
+class RolloutFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How running replicas compare with the desired render, counted over replicas this pass could account for."""
 
     desired: int
@@ -92,7 +92,7 @@ class RolloutFact(msgspec.Struct, frozen=True, kw_only=True):
     held_by: str = ""
 
 
-class ElasticFact(msgspec.Struct, frozen=True, kw_only=True):
+class ElasticFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The elastic resize as its owner reports it."""
 
     refused: bool = False
@@ -101,7 +101,7 @@ class ElasticFact(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class ScalerFact(msgspec.Struct, frozen=True, kw_only=True):
+class ScalerFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Who owns the replica count and which decision last changed it, as the annotations say.
 
     ``found`` says whether the scaler that they name is there; UNSET where none can be read from them or nobody could look.
@@ -113,7 +113,7 @@ class ScalerFact(msgspec.Struct, frozen=True, kw_only=True):
     found: bool | Unset = msgspec.UNSET
 
 
-class PoolFact(msgspec.Struct, frozen=True, kw_only=True):
+class PoolFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The attached cache pool. ``endpoint`` is the address for clients that it tells itself, ``None`` for none."""
 
     name: str
@@ -121,14 +121,14 @@ class PoolFact(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str | None = None
 
 
-class PublisherFact(msgspec.Struct, frozen=True, kw_only=True):
+class PublisherFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Whether one role's rendered Pods carry KV-event publisher configuration."""
 
     role: str
     publishes: bool
 
 
-class ContractRole(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ContractRole(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One role's entry of the contract a router is rendered from. ``selector`` is ``(label, value)`` pairs, sorted."""
 
     name: str
@@ -140,14 +140,14 @@ class ContractRole(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     selected: tuple[str, ...] | None = None
 
 
-class ContractMetrics(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ContractMetrics(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """The metric names and the port that the contract tells the router to read at every engine."""
 
     port: int
     names: tuple[tuple[str, str], ...] = ()
 
 
-class RouterContract(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RouterContract(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """`status.router` as published. ``metrics`` is ``None`` for routers that read no engine series."""
 
     name: str
@@ -157,7 +157,7 @@ class RouterContract(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     metrics: ContractMetrics | None = None
 
 
-class PlatformFacts(msgspec.Struct, frozen=True, kw_only=True):
+class PlatformFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Everything a platform says about one deployment. Defaults are those of a static file: nothing was looked at.
 
     ``managed`` means that an operator renders the engine's arguments and gates, so that `Role.command` is a take-over.

@@ -14,7 +14,7 @@ import msgspec
 from router_contract.operator_condition import OperatorCondition
 
 
-class OperationRecord(msgspec.Struct, frozen=True, kw_only=True):
+class OperationRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An operation under way on one instance. ``waiting`` names what outside of it holds it back, empty when nothing."""
 
     type: str
@@ -31,7 +31,7 @@ class OperationRecord(msgspec.Struct, frozen=True, kw_only=True):
     surge_index: int | None = None
 
 
-class FailureRecord(msgspec.Struct, frozen=True, kw_only=True):
+class FailureRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is left of the Pod whose failure last had an instance made anew; it stays after the instance is well again."""
 
     pod: str
@@ -42,7 +42,7 @@ class FailureRecord(msgspec.Struct, frozen=True, kw_only=True):
     at: float | None = None
 
 
-class InstanceRow(msgspec.Struct, frozen=True, kw_only=True):
+class InstanceRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One instance of a component as its status tells, whichever way that is written."""
 
     index: int
@@ -62,7 +62,7 @@ class InstanceRow(msgspec.Struct, frozen=True, kw_only=True):
     announced: tuple[str, ...] = ()
 
 
-class HoldRecord(msgspec.Struct, frozen=True, kw_only=True):
+class HoldRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Why a rollout does not advance: the gate that refused last, in its own words."""
 
     gate: str
@@ -71,7 +71,7 @@ class HoldRecord(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None = None
 
 
-class RetryRecord(msgspec.Struct, frozen=True, kw_only=True):
+class RetryRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What may still be tried at one revision: ``state`` is Backoff, Held or RetryInProgress."""
 
     target: str
@@ -81,7 +81,7 @@ class RetryRecord(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class ScalerRecord(msgspec.Struct, frozen=True, kw_only=True):
+class ScalerRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A component's autoscaler. Counts are ``None`` unless the platform's own scaler has reported; ``why`` says so."""
 
     kind: str = ""
@@ -94,7 +94,7 @@ class ScalerRecord(msgspec.Struct, frozen=True, kw_only=True):
     conditions: tuple[OperatorCondition, ...] = ()
 
 
-class CanaryMetric(msgspec.Struct, frozen=True, kw_only=True):
+class CanaryMetric(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One metric of the platform's last sample. ``value`` is empty where it was not evaluated."""
 
     name: str
@@ -119,7 +119,7 @@ class CanaryHold(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class CanaryRunRecord(msgspec.Struct, frozen=True, kw_only=True):
+class CanaryRunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The platform's own canary run of one unit. ``analysis`` names ours of the same run, empty when none is open.
 
     ``capacity_wait_since`` is apart from ``step_entered``: waiting for capacity spends nothing of the soak. ``rejected`` is a
@@ -148,7 +148,7 @@ class CanaryRunRecord(msgspec.Struct, frozen=True, kw_only=True):
     analysis: str = ""
 
 
-class ComponentRecord(msgspec.Struct, frozen=True, kw_only=True):
+class ComponentRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One component. ``mode`` is how it is deployed, empty when nothing says; ``contract`` whether it rolls out by record.
 
     ``instances`` are those with an operation or a failure, ``more`` how many of them are left out; ``phases`` counts all.
@@ -180,7 +180,7 @@ class HomeState(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class HomeRecord(msgspec.Struct, frozen=True, kw_only=True):
+class HomeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One cluster that holds a part of the deployment. Stale: counts of the last good read, ``since`` when reads fail."""
 
     name: str
@@ -193,7 +193,7 @@ class HomeRecord(msgspec.Struct, frozen=True, kw_only=True):
     draining: bool = False
 
 
-class PlacementRecord(msgspec.Struct, frozen=True, kw_only=True):
+class PlacementRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where a deployment of several clusters lies. With ``more`` homes that are left out no total is known."""
 
     phase: str = ""
@@ -223,7 +223,7 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     return None if not known or None in known else sum(count for count in known if count is not None)
 
 
-class NoticeFact(msgspec.Struct, frozen=True, kw_only=True):
+class NoticeFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Something the platform says that `explain` tells: ``type`` as a condition's, with a place after a space.
 
     ``status`` is False for trouble, Unknown for what cannot be known, True for a word beside something good.
@@ -236,7 +236,7 @@ class NoticeFact(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None = None
 
 
-class PlatformRecords(msgspec.Struct, frozen=True, kw_only=True):
+class PlatformRecords(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All records of one deployment; ``notices`` are what `explain` tells of them."""
 
     components: tuple[ComponentRecord, ...] = ()

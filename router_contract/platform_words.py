@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class ReasonFact(msgspec.Struct, frozen=True, kw_only=True):
+class ReasonFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a platform's own document advises for one reason. ``course`` is a word of `Finding.advice`.
 
     An empty ``condition`` means any, and so does an empty ``phase`` (of the operator). A ``notice`` is told also where
@@ -21,14 +21,14 @@ class ReasonFact(msgspec.Struct, frozen=True, kw_only=True):
     notice: bool = False
 
 
-class NoteFact(msgspec.Struct, frozen=True, kw_only=True):
+class NoteFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An answer to what users of a platform ask, about this deployment: its topic and one or two sentences."""
 
     topic: str
     says: str
 
 
-class EventFact(msgspec.Struct, frozen=True, kw_only=True):
+class EventFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A reason of Events about the target that are read when somebody asks for an explanation, with its advice."""
 
     reason: str
@@ -37,7 +37,7 @@ class EventFact(msgspec.Struct, frozen=True, kw_only=True):
     hint: str
 
 
-class UrlFact(msgspec.Struct, frozen=True, kw_only=True):
+class UrlFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A published URL that is asked once when somebody wants an explanation. ``name`` is that of the object that has it."""
 
     name: str
@@ -45,7 +45,7 @@ class UrlFact(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
 
 
-class CountsFact(msgspec.Struct, frozen=True, kw_only=True):
+class CountsFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How many of its own units the operator wants, has and calls ready; ``None`` where it does not say."""
 
     wanted: int | None = None
@@ -53,7 +53,7 @@ class CountsFact(msgspec.Struct, frozen=True, kw_only=True):
     total: int | None = None
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Look(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One thing that was looked at because an explanation was asked for: an Event, or a published URL.
 
     ``kind`` is ``Event`` or ``URL``; ``reason`` the Event's, or what came of the URL; ``said`` are its words. ``at`` is

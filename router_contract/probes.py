@@ -12,7 +12,7 @@ from router_contract.readings import FailureKind, Instant
 from router_contract.targets import DeploymentKey, KvEventSource
 
 
-class ProbeFailed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ProbeFailed(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """The latest attempt gave nothing. ``at`` is when it began, ``status`` the HTTP status where one was received."""
 
     at: Instant
@@ -22,7 +22,7 @@ class ProbeFailed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     status: int | None = None
 
 
-class VersionTold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class VersionTold(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """The version the program tells of itself, as written."""
 
     at: Instant
@@ -30,14 +30,14 @@ class VersionTold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     version: str
 
 
-class ModelsListed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ModelsListed(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """The ids that the engine lists. An empty tuple is an answer: it serves none."""
 
     at: Instant
     models: tuple[str, ...]
 
 
-class HealthAnswered(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class HealthAnswered(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """An answer of the health route, good (200) or bad; no answer at all is a `ProbeFailed`."""
 
     at: Instant
@@ -45,7 +45,7 @@ class HealthAnswered(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     status: int
 
 
-class EventSourcesTold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class EventSourcesTold(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """The publishers an engine tells of. Empty ``sources`` without ``notes``: it publishes nothing.
 
     ``notes`` has one sentence for each publisher that exists and cannot be dialled.
@@ -57,7 +57,7 @@ class EventSourcesTold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     notes: tuple[str, ...] = ()
 
 
-class MemberProbe(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class MemberProbe(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Everything that one engine member's API said so far.
 
     After a restart all is ``None`` until it is told again, except ``events``: they stay until the new process tells

@@ -90,7 +90,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     line: int = 0
 
 
-class ScrapeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
+class ScrapeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="failed", gc=False):
     """A read that gave nothing. ``status`` is the HTTP status for `FailureKind.HTTP` and `FailureKind.REDIRECT`."""
 
     target: TargetKey

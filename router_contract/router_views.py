@@ -45,7 +45,7 @@ class ViewSource(StrEnum):
     SERIES = "series"
 
 
-class WorkerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class WorkerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One worker as its router sees it.
 
     ``host`` and ``port`` come from the URL; llm-d's series carry no URL, only ``endpoint`` (the Pod's name). ``rank`` is
@@ -72,7 +72,7 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.url or self.endpoint
 
 
-class RouterView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag="view"):
+class RouterView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag="view", gc=False):
     """What one router Pod answered at one moment. ``boot_id`` changes when its process does.
 
     ``circuits_read_at`` is when the circuits joined to a worker API were read, ``None`` when none were.
@@ -92,7 +92,7 @@ class RouterView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag=
     problems: tuple[str, ...] = ()
 
 
-class ViewFailed(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag="failed"):
+class ViewFailed(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag="failed", gc=False):
     """The last attempt on a router Pod gave nothing; an older `RouterView` of the same Pod may still be valid.
 
     ``kind`` is a `FailureKind`; where nothing could be asked or read from, ``NoAddress``, ``NeverRead`` or ``Expired``
@@ -107,7 +107,7 @@ class ViewFailed(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag=
     status: int | None = None
 
 
-class CircuitReading(msgspec.Struct, frozen=True, kw_only=True):
+class CircuitReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The circuit series of one read of a router's metrics port, keyed by the worker's URL as the label has it.
 
     ``states`` are wire numbers: 0 closed, 1 open, 2 half-open, -1 after removal. ``finished`` names the workers that
@@ -120,7 +120,7 @@ class CircuitReading(msgspec.Struct, frozen=True, kw_only=True):
     at: Instant | None = None
 
 
-class EndpointSeries(msgspec.Struct, frozen=True, kw_only=True):
+class EndpointSeries(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """llm-d's series of one read: endpoint names of the per-endpoint gauge and the number of fresh ones.
 
     ``ready`` is ``None`` when the gauge is absent. ``inflight`` comes from the plugin state where it may be read.

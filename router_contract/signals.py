@@ -35,7 +35,7 @@ class Combine(StrEnum):
     EACH = "each"
 
 
-class Signal(msgspec.Struct, frozen=True, kw_only=True):
+class Signal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One canonical signal.
 
     ``unit`` is in base units as published (``requests``, ``tokens``, ``seconds``, ``fraction``, ``bytes``, ``1``).

@@ -23,7 +23,7 @@ class ServingState(StrEnum):
     NOT_CONFIGURED = "NotConfigured"
 
 
-class Serving(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Serving(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """The routers' confirmation. ``value`` (endpoints) is there only with Confirmed, and its 0 is a number."""
 
     state: ServingState
@@ -31,7 +31,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str = ""
 
 
-class Convergence(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Convergence(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """What routers select against what is eligible. All tuples hold member UIDs, sorted.
 
     ``listed`` are members some valid view names, selected or refused. ``wanted`` are serving members of eligible
@@ -74,7 +74,7 @@ class LegState(StrEnum):
     NOT_APPLICABLE = "NotApplicable"
 
 
-class Leg(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Leg(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One criterion with the sentence that says why and where the answer came from."""
 
     name: LegName
@@ -96,7 +96,7 @@ class GroupState(StrEnum):
     ELIGIBLE = "Eligible"
 
 
-class MemberVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class MemberVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One member of a group. ``seat`` is absent where none is claimed; ``ready`` is True, False or Unknown."""
 
     name: str
@@ -107,7 +107,7 @@ class MemberVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     detail: str = ""
 
 
-class GroupVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class GroupVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One serving group: who is in it, which state holds it, and the one fact that does.
 
     ``generation`` is the sorted UIDs joined with ``/``. ``qualified_at`` (wall seconds) is the latest transition into
@@ -134,7 +134,7 @@ class ReadinessMeaning(StrEnum):
     PROCESS_STARTED = "ProcessStarted"
 
 
-class Readiness(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Readiness(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """What ``ready`` means on this role, and the sentence why."""
 
     meaning: ReadinessMeaning
@@ -150,7 +150,7 @@ class SourceKind(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class ParallelismSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ParallelismSource(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Provenance of a reading. ``complete`` is about the reading; a complete one may still leave a derived fact open."""
 
     kind: SourceKind
@@ -168,7 +168,7 @@ class LoadBalance(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class Parallelism(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Parallelism(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """Declared degrees and modes. A degree that is not declared is not in ``declared``; nothing is defaulted.
 
     ``ranks_seen`` is how many data-parallel ranks the engines' own series name, ``None`` when no series was read.
@@ -185,14 +185,14 @@ class Parallelism(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return dict(self.declared).get(name)
 
 
-class Endpoints(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Endpoints(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """``eligible`` is ``None`` while the qualification list is not complete; an explicit 0 is observed and empty."""
 
     eligible: int | None
     serving: Serving
 
 
-class RoleStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RoleStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One role as shown. ``desired`` and ``parallelism`` describe the current spec, ``ready`` the running replicas.
 
     ``quota_reserved`` is ``None`` where Workloads were not observed; ``assigned_flavors`` is ``None`` (absent) while no
@@ -222,7 +222,7 @@ class Phase(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class Retirement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Retirement(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """A running retirement as the operator records it. Times are wall seconds; ordinal 0 is a real position."""
 
     role_name: str
@@ -238,7 +238,7 @@ class Retirement(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     last_consumed_retry_token: str | None = None
 
 
-class RetirementStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RetirementStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """The whole record and the budgets: seconds left of the phase and of the operation, never below 0."""
 
     record: Retirement
@@ -256,7 +256,7 @@ class DrainState(StrEnum):
     UNSUPPORTED = "Unsupported"
 
 
-class DrainAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class DrainAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """The read-only drain answer of one replica. ``requests`` is there only with Idle (0) and Busy."""
 
     role: str
@@ -266,7 +266,7 @@ class DrainAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     why: str = ""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One thing explained: what, why, with which evidence and how old it is, and what to do about it.
 
     ``advice`` is ``ClearsByItself``, ``WaitThenAct``, ``Act``, ``Over``, ``StaysUnknown`` (what decides it is not read
@@ -284,7 +284,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     evidence: tuple[tuple[str, str], ...] = ()
 
 
-class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One main answer in three sentences, then every other independent False, then what is not known.
 
     ``notices`` hold and have something to know about them; ``notes`` are answers of the platform's own document.
@@ -298,7 +298,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     notes: tuple[NoteFact, ...] = ()
 
 
-class ContractCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ContractCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One line of `observer contract`: what the contract says, what is there. ``holds`` is ``None`` when unread."""
 
     item: str
@@ -308,7 +308,7 @@ class ContractCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str = ""
 
 
-class Transition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Transition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One change that was published: when (wall seconds), of what, from what to what, and why."""
 
     at: Wall
@@ -318,7 +318,7 @@ class Transition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str = ""
 
 
-class RankStall(msgspec.Struct, frozen=True, kw_only=True):
+class RankStall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """For how long one data-parallel rank of a member has had work and made no progress; 0 when it has no work."""
 
     uid: str
@@ -326,7 +326,7 @@ class RankStall(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class OperatorVoice(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class OperatorVoice(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """What the operator says under one condition type, beside ours. ``since`` (wall) is when they began to disagree."""
 
     type: str

@@ -52,7 +52,7 @@ class Ready(StrEnum):
     UNKNOWN = "Unknown"
 
 
-class Tls(msgspec.Struct, frozen=True, kw_only=True):
+class Tls(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How to trust and be trusted over HTTPS. Paths are read by the collector, never here."""
 
     ca_file: str | None = None
@@ -62,7 +62,7 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True):
     skip_verify: bool = False
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
+class Address(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where and how to ask over HTTP.
 
     ``host`` is a name, an IPv4 or a bare IPv6 address (no brackets). ``bearer_token_file`` is read again before each
@@ -88,7 +88,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
-class KvEventSource(msgspec.Struct, frozen=True, kw_only=True):
+class KvEventSource(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One KV-event publisher of one member: a data-parallel rank's PUB socket and, if it has one, its replay ROUTER."""
 
     endpoint: str
@@ -116,7 +116,7 @@ class TargetKey(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=Tr
     port: int
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class Target(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One exposition to read: who it belongs to, where it is, and which table says what it means."""
 
     key: TargetKey
@@ -129,7 +129,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     address: Address
 
 
-class Member(msgspec.Struct, frozen=True, kw_only=True):
+class Member(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One Pod (or process, for static targets) of a replica or of a router.
 
     ``seat`` is its place in the replica, ``None`` when none is stated. ``serves`` is False for a member that is part
@@ -171,7 +171,7 @@ def rank_uid(pod_uid: str, rank: int) -> str:
     return pod_uid if rank == 0 else f"{pod_uid}-rank-{rank}"
 
 
-class Replica(msgspec.Struct, frozen=True, kw_only=True):
+class Replica(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One serving instance of a role. ``ordinal`` is ``None`` on platforms that number nothing; 0 is a real ordinal.
 
     ``size`` is the number of members the replica was built with, ``None`` when nobody says. ``instance`` names the
@@ -188,7 +188,7 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
     instance: str = ""
 
 
-class Role(msgspec.Struct, frozen=True, kw_only=True):
+class Role(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One role of a deployment. ``desired`` is in replicas, 0 is a value (parked) and ``None`` is not known."""
 
     name: str
@@ -211,7 +211,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
             yield from replica.members
 
 
-class RouterDeclaration(msgspec.Struct, frozen=True, kw_only=True):
+class RouterDeclaration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The router a deployment declares. ``software`` is the table's name (``llm_d``, ``vllm_router``, …)."""
 
     name: str
@@ -221,7 +221,7 @@ class RouterDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[Member, ...] = ()
 
 
-class StoreDeclaration(msgspec.Struct, frozen=True, kw_only=True):
+class StoreDeclaration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A KV-cache store attached to the deployment; ``tenant`` is its domain name there, where stores have tenants."""
 
     name: str
@@ -232,7 +232,7 @@ class StoreDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[Member, ...] = ()
 
 
-class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+class Deployment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One LLM deployment as discovery sees it: what is declared and which members exist. It says nothing of values.
 
     ``source`` names who told us (``static:<file>`` or the platform). ``complete`` is False when a list behind it

@@ -45,7 +45,7 @@ class Provenance(StrEnum):
     NOT_OBSERVABLE = "NotObservable"
 
 
-class Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One condition. ``last_transition`` (wall seconds) moves only when ``status`` does; ``evidence`` are its numbers.
 
     ``reason_since`` (wall seconds) moves with the reason too; ``None`` where that is not known.
@@ -139,7 +139,7 @@ class RoleMeasurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return told or next((value.running_histogram for value in self.values if value.signal == signal), None)
 
 
-class DeploymentReport(msgspec.Struct, frozen=True, kw_only=True):
+class DeploymentReport(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Everything known about one deployment at one instant. Exporters render it; they compute no verdicts.
 
     ``roles`` are measurements, ``role_status`` what judging says of each role. ``views`` holds the last view and the

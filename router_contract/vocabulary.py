@@ -29,7 +29,7 @@ class Absence(StrEnum):
     """Created at its first use (label vectors): absent means not incremented, provided a ``paired`` signal was read."""
 
 
-class Matcher(msgspec.Struct, frozen=True):
+class Matcher(msgspec.Struct, frozen=True, gc=False):
     """A label that must have (``values``) or must not have (``negate``) one of these values. A missing label is ``""``."""
 
     label: str
@@ -41,7 +41,7 @@ class Matcher(msgspec.Struct, frozen=True):
         return (value in self.values) is not self.negate
 
 
-class Labels(msgspec.Struct, frozen=True, kw_only=True):
+class Labels(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a program's labels mean for combination. Each field lists wire label names.
 
     ``model`` keeps models apart. ``rank`` values add up (or weigh): each is another engine with its own requests.
@@ -56,7 +56,7 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True):
     process: tuple[str, ...] = ()
 
 
-class Term(msgspec.Struct, frozen=True, kw_only=True):
+class Term(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One row of a table.
 
     ``name`` is the sample name on the wire (for a histogram or summary, without ``_bucket``, ``_sum``, ``_count``).
@@ -90,14 +90,14 @@ class Term(msgspec.Struct, frozen=True, kw_only=True):
     proven_by: str = ""
 
 
-class VersionSource(msgspec.Struct, frozen=True):
+class VersionSource(msgspec.Struct, frozen=True, gc=False):
     """An endpoint of the program's API whose JSON object tells its version: GET ``path``, text at key ``field``."""
 
     path: str
     field: str
 
 
-class Vocabulary(msgspec.Struct, frozen=True, kw_only=True):
+class Vocabulary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A program's whole table.
 
     ``name`` is the module's name, ``aliases`` what users and operators call it. ``prefixes`` are the name prefixes
