@@ -211,7 +211,7 @@ class JudgePolicy(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=
         return 2 * self.scrape_period + self.scrape_timeout
 
 
-class DeploymentInputs(msgspec.Struct, frozen=True, kw_only=True, dict=True, gc=False):
+class DeploymentInputs(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """All that one judging pass sees of one deployment. ``views`` holds the last view and the last failure per Pod.
 
     ``extra`` are conditions that other judges computed for the same instant.
