@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from observer.app.convergence_times import BOUNDS, ConvergenceTimes
 from observer.app.case import stalls
+from observer.app.convergence_times import BOUNDS, ConvergenceTimes
 from router_contract.judging import Judged, Stored
 from router_contract.readings import FailureKind
 from router_contract.status import Convergence, Serving, ServingState
