@@ -120,7 +120,6 @@ class Watcher:
         self._probe = make_probe(reading, self.on_probe)
         self._views = make_views(reading, self.on_view, self.judging)
         self.source = Source(self.store, self._pool, self.judging, clock, settings)
-        self.documents = KeptDocuments(self.source, settings.limits.pods_per_document)
         self.looking = make_looking(clock, self._fetcher, settings.security.allow_cidrs)
         self._bodies = Bodies(clock)
         self.page = make_page(
@@ -163,6 +162,7 @@ class Watcher:
 
     def _routes(self) -> list[web.AbstractRouteDef]:
         pods, failed = self._settings.limits.pods_per_document, self.tally.render_failed
+        self.documents = KeptDocuments(self.source, pods)
         renderer = Renderer(self._families, self.tally.registry)
         api = Api(self.source, renderer, pods=pods, failed=failed, looks=self.looking, documents=self.documents)
         api.prepare = self.source.prepare_many
