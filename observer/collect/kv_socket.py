@@ -140,7 +140,8 @@ class Receiver:
         lot = self._lots.popleft()
         self._taken_bytes += lot.size
         self._taken += 1
-        if self._given_bytes - self._taken_bytes <= self._limits.capacity_bytes:
+        # Well below the bound, so that one time of being slow is one pause.
+        if 4 * (self._given_bytes - self._taken_bytes) <= 3 * self._limits.capacity_bytes:
             self._room.set()
         return lot
 
