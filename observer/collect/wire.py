@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import ExitStack
 from typing import cast
 
 import aiohappyeyeballs
@@ -258,14 +259,15 @@ class WireClient:
             found = [(socket.AddressFamily(each["family"]), each["host"]) for each in told]
         connection = _Connection(self, (host, address.port))
         self._making += 1
-        try:
-            self._room.make()
-            await _dial(found, address.port, connection)
-        except BaseException:
-            connection.close()
-            raise
-        finally:
-            self._making -= 1
+        # Whatever stops it, a cancellation too, must leave no socket behind.
+        with ExitStack() as undo:
+            undo.callback(connection.close)
+            try:
+                self._room.make()
+                await _dial(found, address.port, connection)
+            finally:
+                self._making -= 1
+            undo.pop_all()
         return connection
 
 
@@ -280,8 +282,7 @@ async def _dial(found: list[tuple[socket.AddressFamily, str]], port: int, connec
         for family, host in found
     ]
     made = await aiohappyeyeballs.start_connection(infos, happy_eyeballs_delay=_NEXT_ADDRESS, loop=loop)
-    try:
+    with ExitStack() as undo:
+        undo.callback(made.close)
         await loop.create_connection(lambda: connection, sock=made)
-    except BaseException:
-        made.close()
-        raise
+        undo.pop_all()
