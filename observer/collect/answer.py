@@ -37,7 +37,7 @@ _SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*+(?:;[^\r\0]*+)?")
 _LF, _CR = 10, 13
 
 
-class Fetched(msgspec.Struct, frozen=True, kw_only=True):
+class Fetched(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A 200 answer, whole and decoded. ``content_type`` is as sent, empty when none was."""
 
     data: bytes

@@ -36,7 +36,7 @@ _MAX_PREPARED = 50_000
 _MAX_LOWER = 64
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """What is sent to an address. ``plain`` is the head without its last line; without it the other two are used."""
 
     plain: bytes | None = None

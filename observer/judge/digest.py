@@ -39,7 +39,7 @@ MARGIN = 1e-3
 """Seconds around a threshold in which nothing is taken to hold: sums and differences of times may round apart."""
 
 
-class MemberDigest(msgspec.Struct, frozen=True):
+class MemberDigest(msgspec.Struct, frozen=True, gc=False):
     """One member's part. ``until`` (mono seconds): from then on it must be made anew.
 
     ``standing`` is one of Stalled, Progressing and Idle, or Unknown for every other word.

@@ -38,7 +38,7 @@ HELD = frozenset({GroupState.UNVERIFIED, GroupState.AWAITING_OBSERVATION, GroupS
 """The states in which nobody can tell."""
 
 
-class JudgedGroup(msgspec.Struct, frozen=True, kw_only=True):
+class JudgedGroup(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A group's verdict, what is kept of it, how its members stand, and whether it was observed at all.
 
     ``replica`` is what discovery says of its place, members that leave included.
