@@ -50,13 +50,11 @@ def memory(records: Collection[Record]) -> tuple[int, int]:
 
 def apart(records: Iterable[Record | None]) -> frozenset[str]:
     """The histogram signals that have several sets of bounds in what was last read: others can always be merged."""
-    plans = {id(record.frame.plan): record.frame.plan for record in records if record is not None and record.frame}
+    frames = (record.frame for record in records if record is not None and record.frame is not None)
     bounds: dict[str, set[tuple[float, ...]]] = {}
-    for plan in plans.values():
-        for signal, several in plan.series.items():
-            for each in several:
-                if each.spread is not None:
-                    bounds.setdefault(signal, set()).add(each.spread.bounds)
+    for columns in {id(frame.columns): frame.columns for frame in frames}.values():
+        for signal, places in columns.histograms.items():
+            bounds.setdefault(signal, set()).update(map(columns.bounds, places))
     return frozenset(signal for signal, found in bounds.items() if len(found) > 1)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from observer.measure.layout import Floats, Indices
-from observer.measure.levels import Levels
 from observer.measure.lines import ProblemKind
 from observer.measure.numbers import LARGEST, WANTED, usable_each
 from observer.measure.plan import Check, OurLabels, Plan, PlanSeries, Sets
@@ -20,6 +19,13 @@ from router_contract.readings import Problem
 from router_contract.signals import Kind
 
 Bools = npt.NDArray[np.bool_]
+_GROWS = (Kind.COUNTER, Kind.HISTOGRAM)
+_MadeOf = tuple[
+    tuple[tuple[str, tuple[PlanSeries, ...]], ...],
+    tuple[Check, ...],
+    tuple[tuple[str, tuple[int, ...]], ...],
+    tuple[tuple[str, int], ...],
+]
 
 
 class Columns:
@@ -27,13 +33,12 @@ class Columns:
 
     ``series[i]`` owns columns ``starts[i]`` to ``starts[i + 1]``; ``where`` finds i by signal and labels;
     ``families[i]`` is the number of its wire family, ``column_family`` the same for each column. ``of_signal`` has the
-    places of each signal, ``histograms`` those of its histograms. ``levels`` are the numbers that stand by themselves,
-    ``numbers`` those of each signal, each with its place in ``series`` (-1: it does not only grow).
+    places of each signal, ``histograms`` those of its histograms.
     """
 
     def __init__(self, plan: Plan) -> None:
-        grows = (Kind.COUNTER, Kind.HISTOGRAM)
-        found = [each for several in plan.series.values() for each in several if each.kind in grows and not each.fixed]
+        self._made_of = _made_of(plan)
+        found = [each for _, several in self._made_of[0] for each in several]
         self.series: tuple[PlanSeries, ...] = tuple(sorted(found, key=lambda each: each.family))
         self.where: dict[tuple[str, OurLabels], int] = {}
         self.starts: list[int] = [0]
@@ -69,11 +74,10 @@ class Columns:
         firsts = [plan.starts[each.family] for each in self.series for _ in range(self._width(each))]
         self._sum = _Sum(numbers, firsts, scales)
         self._checks = _Checks(plan)
-        self.levels = Levels(plan)
-        self.numbers = {
-            signal: tuple((level, self.where.get((signal, level.series.labels), -1)) for level in several)
-            for signal, several in self.levels.of_signal.items()
-        }
+
+    def fit(self, plan: Plan) -> bool:
+        """Whether they are those of another plan too: its columns would be made of the same, and checked as these are."""
+        return self._made_of == _made_of(plan)
 
     @staticmethod
     def _width(each: PlanSeries) -> int:
@@ -120,6 +124,18 @@ class Columns:
         """The bucket bounds of a series, empty for a counter."""
         spread = self.series[index].spread
         return () if spread is None else spread.bounds
+
+
+def _made_of(plan: Plan) -> _MadeOf:
+    """All that columns depend on: the series that grow, what is checked, and where the families of those begin."""
+    series = tuple(
+        (signal, tuple(each for each in several if each.kind in _GROWS and not each.fixed))
+        for signal, several in plan.series.items()
+    )
+    series = tuple((signal, several) for signal, several in series if several)
+    names = {each.family for _, several in series for each in several}
+    names |= {each.family for each in plan.checks} | {name for name, _ in plan.copies}
+    return series, plan.checks, plan.copies, tuple((name, plan.starts[name]) for name in sorted(names))
 
 
 class _Sum:

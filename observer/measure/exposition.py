@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from operator import ne
 
 import numpy as np
 
+from observer.measure.budget import LayoutBudget
 from observer.measure.layout import Layout
 from observer.measure.lines import LineError, parse_line, shown
 from observer.measure.outline import Memory
 from observer.measure.rows import Rows
 from observer.measure.scan import Scan
 from observer.measure.shape import Family, Limits, NotRead, Reading, SampleKey, Shape
+from observer.measure.variants import Variants
 from observer.measure.words import Indices, line_starts
 from router_contract.readings import FailureKind
 
@@ -30,15 +33,25 @@ _LAYOUT_LINES = 50_000
 class Reader:
     """Reads bodies of one kind of program. It keeps layouts (at most ``layouts``, and bytes) and nothing of any target.
 
-    ``wanted`` are exact family names as on the wire. One task owns a reader: it is not safe for threads.
+    ``wanted`` are exact family names as on the wire. ``budget`` bounds the layouts that targets hold, of all readers that
+    have it: a body that has none is read in full each time. One task owns a reader: it is not safe for threads.
     """
 
-    def __init__(self, wanted: Iterable[str], *, limits: Limits | None = None, layouts: int = 64) -> None:
+    def __init__(
+        self,
+        wanted: Iterable[str],
+        *,
+        limits: Limits | None = None,
+        layouts: int = 64,
+        budget: LayoutBudget | None = None,
+    ) -> None:
         self.wanted = frozenset(wanted)
         self.limits = limits or Limits()
         self.full_reads = 0
         self.layout_reads = 0
         self._memory = Memory(self.wanted, self.limits)
+        self._variants = Variants(self._memory.structures, self.limits.family_bytes, self.limits.line_bytes)
+        self._budget = LayoutBudget() if budget is None else budget
         self._most = layouts
         self._shapes: list[Shape] = []
 
@@ -86,21 +99,25 @@ class Reader:
         return None
 
     def _by_layout(self, body: bytes, starts: Indices, hint: Shape | None, *, openmetrics: bool) -> Reading | None:
-        for shape in self._candidates(body, starts, hint):
-            if shape.layout is None or (openmetrics and not shape.ended):
+        for base in self._candidates(body, starts, hint):
+            if openmetrics and not base.ended:
                 continue
-            values = shape.layout.read(body, starts, self.limits.family_bytes, self.limits.line_bytes)
-            if values is not None:
-                self._use(shape)
-                return Reading(shape=shape, values=values)
+            found = self._variants.read(base, hint, body, starts)
+            if found is not None:
+                self._use(base)
+                return Reading(shape=found[0], values=found[1])
         return None
 
     def _candidates(self, body: bytes, starts: Indices, hint: Shape | None) -> Iterator[Shape]:
+        """The shapes with a layout that a body may have, or nearly: none of them is another's variant."""
+        first = None
         if hint is not None and (hint.wanted is self.wanted or hint.wanted == self.wanted):
-            yield hint
+            first = hint.base or hint
+            if first.layout is not None:
+                yield first
         tried = 0
         for shape in self._shapes:
-            if shape is not hint and shape.layout is not None and shape.layout.resembles(body, starts):
+            if shape is not first and shape.layout is not None and shape.layout.resembles(body, starts):
                 yield shape
                 tried += 1
                 if tried == _TRIED:
@@ -123,17 +140,20 @@ class Reader:
         return Reading(shape=shape, values=values)
 
     def _kept(self, scan: Scan, shape: Shape) -> Shape | None:
-        """The kept shape of such a body, if there is one: more have its number of lines than are tried before a full read.
+        """The kept shape of such a body, or the variant of one: more have its number of lines than are tried before.
 
         Without it many targets of few layouts would each have a shape of their own.
         """
         for kept in self._shapes:
             layout = kept.layout
-            if layout is None or layout.lines != scan.count or kept.ended != shape.ended or not _same_rows(kept, shape):
+            if layout is None or layout.lines != scan.count or kept.ended != shape.ended:
                 continue
-            if layout.read(scan.body, scan.starts, self.limits.family_bytes, self.limits.line_bytes) is not None:
+            if not _same_rows(kept, shape, layout.most_own):
+                continue
+            found = self._variants.read(kept, None, scan.body, scan.starts)
+            if found is not None:
                 self._use(kept)
-                return kept
+                return found[0]
         return None
 
     def _use(self, shape: Shape) -> None:
@@ -154,6 +174,8 @@ class Reader:
         prefixes = list(chain.from_iterable([rows.prefixes for rows in good.values()]))
         special = scan.special, scan.outline.special
         layout = Layout(scan.count, special, runs, prefixes, scan.gaps, self._memory.names)
+        if not self._budget.take(layout):
+            return shape
         kept = Shape(**{name: getattr(shape, name) for name in shape.__struct_fields__} | {"layout": layout})
         self._use(kept)
         return kept
@@ -184,9 +206,18 @@ def _repeats(scan: Scan, good: dict[str, Rows]) -> bool:
     )
 
 
-def _same_rows(one: Shape, other: Shape) -> bool:
-    families = zip(one.families.values(), other.families.values(), strict=False)
-    return len(one.families) == len(other.families) and all(mine.prefixes == its.prefixes for mine, its in families)
+def _same_rows(one: Shape, other: Shape, most: int) -> bool:
+    """Whether the rows of two shapes are the same but for at most so many."""
+    if len(one.families) != len(other.families):
+        return False
+    for mine, its in zip(one.families.values(), other.families.values(), strict=True):
+        if mine.prefixes != its.prefixes:
+            if len(mine.prefixes) != len(its.prefixes):
+                return False
+            most -= sum(map(ne, mine.prefixes, its.prefixes))
+            if most < 0:
+                return False
+    return True
 
 
 def _shape(scan: Scan, good: dict[str, Rows], *, openmetrics: bool) -> Shape:

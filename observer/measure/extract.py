@@ -11,20 +11,21 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from observer.measure.budget import LayoutBudget
 from observer.measure.columns import Columns
-from observer.measure.exposition import Family, Limits, NotRead, Reader, Reading, Shape
+from observer.measure.exposition import Limits, NotRead, Reader, Reading, Shape
 from observer.measure.layout import Floats
 from observer.measure.levels import number_of
 from observer.measure.lines import ProblemKind
 from observer.measure.packed import Packed, pack
 from observer.measure.plan import OurLabels, Plan, PlanSeries, fold
-from observer.measure.planner import Planner, wanted_families
+from observer.measure.planner import wanted_families
+from observer.measure.views import View, Views
 from router_contract.readings import FailureKind, Histogram, MissingCode, Problem, Series
 from router_contract.signals import SIGNALS, Combine, Kind, Signal
 from router_contract.vocabulary import Vocabulary
 
 PROCESS_START = "process-start-time"
-_PLANS_KEPT = 128
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,19 +38,27 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
 class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """What one body told.
 
-    ``levels`` are the numbers that stand by themselves (places as in ``columns.levels``), ``packed`` the columns that only
-    grow. ``torn`` families had histograms that cannot be true, ``invalid`` are the series (by their place in ``columns``)
+    ``levels`` are the numbers that stand by themselves (places as in ``view.levels``), ``packed`` the columns that only grow. ``torn`` families had histograms that cannot be true, ``invalid`` are the series (by their place in ``columns``)
     that have no usable number. ``problems`` are everything odd in this body; ``folded_lines`` of it were equal duplicates.
     """
 
-    plan: Plan
-    columns: Columns
+    view: View
     shape: Shape
     levels: Floats
     packed: Packed
     torn: frozenset[str] = frozenset()
     invalid: frozenset[int] = frozenset()
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def plan(self) -> Plan:
+        """Which rows make which series."""
+        return self.view.plan
+
+    @property
+    def columns(self) -> Columns:
+        """Where the numbers that only grow stand."""
+        return self.view.columns
 
     @property
     def cumulative(self) -> Floats:
@@ -105,7 +114,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
         if signal in self.columns.histograms:
             return tuple((each.labels, each.value) for each in self.series(signal))
         found: list[tuple[OurLabels, float]] = []
-        for level in self.columns.levels.of_signal.get(signal, ()):
+        for level in self.view.levels.of_signal.get(signal, ()):
             each = level.series
             if self.torn and each.family in self.torn:
                 continue
@@ -117,7 +126,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     def series(self, signal: str) -> tuple[Series, ...]:
         """The readable series of a signal; empty when there is none (`missing` says why)."""
         made: list[Series] = []
-        for level in self.columns.levels.of_signal.get(signal, ()):
+        for level in self.view.levels.of_signal.get(signal, ()):
             number = None if level.series.family in self.torn else number_of(level, self.levels)
             if number is not None and not math.isnan(number):
                 made.append(_series(level.series, number))
@@ -141,7 +150,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
         it was about is gone.
         """
         found: list[tuple[OurLabels, MissingCode]] = []
-        for level in self.columns.levels.of_signal.get(signal, ()):
+        for level in self.view.levels.of_signal.get(signal, ()):
             if level.series.family in self.torn:
                 found.append((level.series.labels, MissingCode.UNREADABLE))
                 continue
@@ -197,7 +206,8 @@ class Extractor:
     """Reads the bodies of one program: one table, one version (or unknown), one model (or any).
 
     One extractor serves every target of that kind, so that they share layouts and plans. ``cache`` shares the reader
-    below it between extractors that differ in model only. One task owns it: it is not safe for threads.
+    below it between extractors that differ in model only, ``budget`` bounds its layouts. One task owns it: it is not safe
+    for threads.
     """
 
     def __init__(
@@ -208,14 +218,14 @@ class Extractor:
         model: str | None = None,
         limits: Limits | None = None,
         cache: dict[object, Reader] | None = None,
+        budget: LayoutBudget | None = None,
     ) -> None:
         self.vocabulary = vocabulary
         wanted = wanted_families(vocabulary, version)
         key = (wanted, limits)
         cache = {} if cache is None else cache
-        self.reader = cache.setdefault(key, Reader(wanted, limits=limits))
-        self._planner = Planner(vocabulary, version, model)
-        self._plans: dict[int, tuple[Shape, Plan, Columns]] = {}
+        self.reader = cache.setdefault(key, Reader(wanted, limits=limits, budget=budget))
+        self._views = Views(vocabulary, version, model)
 
     def read(self, body: bytes, *, previous: Frame | None = None, openmetrics: bool = False) -> Frame | Unreadable:
         """What a body tells. ``previous`` is the target's last frame, whose layout is tried first.
@@ -226,59 +236,39 @@ class Extractor:
         reading = self.reader.read(body, hint=hint, openmetrics=openmetrics)
         if isinstance(reading, NotRead):
             return Unreadable(kind=reading.kind, detail=reading.detail)
-        plan, columns = self._plan(reading.shape, previous)
+        view = self._views.of(reading.shape, hint, None if previous is None else previous.view)
+        columns = view.columns
         cumulative = columns.read(reading.values)
         if columns.sound(reading.values, cumulative):
-            told = (*reading.shape.problems, *plan.problems)
-            levels = columns.levels.of(reading.values)
+            told = (*reading.shape.problems, *view.plan.problems)
             return Frame(
-                plan=plan,
-                columns=columns,
+                view=view,
                 shape=reading.shape,
-                levels=levels,
+                levels=view.levels.of(reading.values),
                 packed=pack(cumulative, sound=True),
                 problems=told,
             )
-        return _with_faults(reading, plan, columns, cumulative)
-
-    def _plan(self, shape: Shape, previous: Frame | None) -> tuple[Plan, Columns]:
-        if previous is not None and previous.plan.planner is not self._planner:
-            previous = None
-        if previous is not None and previous.shape is shape:
-            return previous.plan, previous.columns
-        kept = self._plans.get(id(shape))
-        if kept is not None:
-            return kept[1], kept[2]
-        # A body that no layout can read has a new shape each time; its plan is still the same when its series are.
-        if previous is not None and _same_series(previous.shape, shape):
-            return previous.plan, previous.columns
-        plan = self._planner.plan(shape)
-        columns = Columns(plan)
-        if shape.layout is not None:
-            if len(self._plans) >= _PLANS_KEPT:
-                del self._plans[next(iter(self._plans))]
-            self._plans[id(shape)] = shape, plan, columns
-        return plan, columns
+        return _with_faults(reading, view, cumulative)
 
 
-def _with_faults(reading: Reading, plan: Plan, columns: Columns, cumulative: Floats) -> Frame:
+def _with_faults(reading: Reading, view: View, cumulative: Floats) -> Frame:
     """A frame of a body in whose numbers something is odd."""
+    columns = view.columns
     torn = columns.torn(reading.values)
     invalid = columns.unusable(reading.values, cumulative)
     if torn:
         invalid |= {place for place, each in enumerate(columns.series) if each.family in torn}
-    levels = columns.levels.of(reading.values)
+    levels = view.levels.of(reading.values)
     torn_ones = [Problem(family=name, kind=ProblemKind.TORN, detail=detail) for name, detail in torn.items()]
-    found = (*columns.unequal(reading.values), *columns.levels.outside(levels), *torn_ones)
+    found = (*columns.unequal(reading.values), *view.levels.outside(levels), *torn_ones)
     return Frame(
-        plan=plan,
-        columns=columns,
+        view=view,
         shape=reading.shape,
         levels=levels,
         packed=pack(cumulative),
         torn=frozenset(torn),
         invalid=invalid,
-        problems=(*reading.shape.problems, *plan.problems, *_placed(found, reading.shape)),
+        problems=(*reading.shape.problems, *view.plan.problems, *_placed(found, reading.shape)),
     )
 
 
@@ -286,19 +276,6 @@ def _placed(found: Sequence[Problem], shape: Shape) -> Iterator[Problem]:
     """Problems of numbers at the first sample line of their families."""
     for each in found:
         yield msgspec.structs.replace(each, line=shape.families[each.family].line)
-
-
-def _same_series(one: Shape, other: Shape) -> bool:
-    def told(family: Family) -> tuple[object, ...]:
-        return family.type, family.start, family.prefixes
-
-    return (
-        one.unreadable == other.unreadable
-        and one.truncated == other.truncated
-        and one.types == other.types
-        and one.families.keys() == other.families.keys()
-        and all(told(family) == told(other.families[name]) for name, family in one.families.items())
-    )
 
 
 def combine(series: Sequence[Series], signal: Signal, weights: Mapping[OurLabels, float] | None = None) -> float | None:

@@ -3,8 +3,8 @@
 A layout keeps, of one body that was parsed in full, where each line stood and what it began with. A later body has the
 layout when every line is proved to be what it was: wanted lines by their whole ``name{labels} `` text, comments and
 blank lines by all their bytes, every other line by a window of its name that no wanted name has. Then only numbers can
-differ, and they are read by one JSON call. Whatever is not proved is read in full again, so a layout can be slow but
-never wrong.
+differ, and they are read together. Whatever is not proved is read in full again, so a layout can be slow but never
+wrong. Of a body in which only a few wanted lines begin otherwise those alone are read in full (`variants`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,12 @@ import numpy as np
 from observer.measure.words import WORD, Floats, Indices, Texts, numbers_at, words_at
 
 _WINDOWS_KEPT: Final = 8192
+_OWN: Final = 16
+"""Wanted lines of a body that may begin with a text of its own; at most one of so many others (`_OWN_SHARE`) does."""
+_OWN_SHARE: Final = 8
+
+Own = tuple[tuple[int, bytes], ...]
+"""Wanted rows and what their lines begin with, by row."""
 
 Window = tuple[int, int, int, int]
 """Where 8 bytes stand in a line, their number, the mask of those that are known, and the line's first byte."""
@@ -107,6 +113,7 @@ class Layout:
     ) -> None:
         self.lines = lines
         self.rows = len(prefixes)
+        self.most_own = min(_OWN, self.rows // _OWN_SHARE)
         self._edges = np.array([edge for run in runs for edge in run], np.int64)
         self._raw: tuple[tuple[list[int], list[bytes]], list[bytes], list[tuple[int, int, bytes]], Wanted] | None
         self._raw = special, prefixes, gaps, wanted
@@ -156,8 +163,11 @@ class Layout:
         """Whether a body has as many lines and two of its wanted rows: most of those that `read` refuses do not."""
         return len(starts) == self.lines + 1 and all(body.startswith(text, starts[line]) for line, text in self._sample)
 
-    def read(self, body: bytes, starts: Indices, family_bytes: int, line_bytes: int) -> Floats | None:
-        """The values of all wanted rows, float64 in file order, or ``None`` when the body is not proved to fit."""
+    def unproved(self, body: bytes, starts: Indices, family_bytes: int, line_bytes: int) -> list[int] | None:
+        """The wanted rows, rising, whose lines do not begin as they did: none where the body has the layout.
+
+        ``None`` where anything else of the body is not proved, or where they are more than `most_own`.
+        """
         if len(starts) != self.lines + 1:
             return None
         if self._raw is not None:
@@ -166,14 +176,35 @@ class Layout:
             return None
         if not all(map(body.startswith, self._blocks, starts[self._block_lines].tolist())):
             return None
-        if not self._texts.stand(body, starts):
+        fallen = self._texts.fallen(body, starts)
+        if len(fallen) > self.most_own:
             return None
         if int((starts[1:] - starts[:-1]).max(initial=0)) > line_bytes:
             return None
         edges = starts[self._edges]
         if int((edges[1::2] - edges[::2]).max(initial=0)) > family_bytes:
             return None
-        return numbers_at(body, starts[self._rows] + self._lengths, starts[self._rows + 1] - 1)
+        return self._rows_at(sorted(fallen)) if fallen else fallen
+
+    def _rows_at(self, lines: list[int]) -> list[int] | None:
+        """The wanted rows that stand in these lines; ``None`` where one is of no wanted family."""
+        rows = np.searchsorted(self._rows, lines)
+        known = len(self._rows) and np.array_equal(self._rows.take(rows, mode="clip"), lines)
+        return rows.tolist() if known else None
+
+    def line(self, row: int) -> int:
+        """The line in which a wanted row stands."""
+        return self._rows.item(row)
+
+    def numbers(self, body: bytes, starts: Indices, own: Own = ()) -> Floats | None:
+        """The values of all wanted rows, float64 in file order, of a body that is proved; ``None`` where one is no number.
+
+        ``own`` has what rows begin with that do not begin as they did.
+        """
+        begins = starts[self._rows] + self._lengths
+        for row, text in own:
+            begins[row] = starts[self._rows[row]] + len(text)
+        return numbers_at(body, begins, starts[self._rows + 1] - 1)
 
     def _same_names(self, body: bytes, starts: Indices) -> bool:
         """Whether every unwanted sample line still begins with its first byte and has its window."""
@@ -199,4 +230,4 @@ def _joined(lines: list[int], texts: list[bytes]) -> list[tuple[int, bytes]]:
     return [(lines[first], b"\n".join([*texts[first:last], b""])) for first, last in edges]
 
 
-__all__ = ["Floats", "Indices", "Layout", "Wanted", "Window"]
+__all__ = ["Floats", "Indices", "Layout", "Own", "Wanted", "Window"]

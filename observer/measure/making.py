@@ -55,8 +55,8 @@ class Maker:
         gaps: list[tuple[OurLabels, MissingCode]] = []
         found: list[SignalValue] = []
         moving = SIGNALS[signal].kind in _MOVING
-        for level, place in columns.numbers.get(signal, ()):
-            each = level.series
+        for level in frame.view.levels.of_signal.get(signal, ()):
+            each, place = level.series, level.column
             torn = bool(frame.torn) and each.family in frame.torn
             number = math.nan if torn else number_of(level, frame.levels)
             if number is None:

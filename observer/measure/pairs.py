@@ -155,7 +155,7 @@ class Pair(msgspec.Struct, frozen=True, eq=False):
     reset: bool
 
 
-def repeat(tail: Tail, packed: Packed, at: float) -> Pair:
+def repeat(tail: Tail, plan: Plan, packed: Packed, at: float) -> Pair:
     """A read with the columns of the one before, all of them with numbers, in the same incarnation."""
     columns = tail.columns
     cumulative, last = packed.floats(), tail.last.floats()
@@ -168,7 +168,7 @@ def repeat(tail: Tail, packed: Packed, at: float) -> Pair:
     if len(columns.series):
         moved = moved.after(np.add.reduceat(deltas, columns.begins) > 0, at)
     link = Link(columns, tail.at, at, pack(deltas, sound=True), steps)
-    return Pair(link, deltas, Tail(tail.plan, columns, packed, moved, at), steps is not None)
+    return Pair(link, deltas, Tail(plan, columns, packed, moved, at), steps is not None)
 
 
 def _resets(columns: Columns, last: Floats, cumulative: Floats, deltas: Floats) -> bytes | None:

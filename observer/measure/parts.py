@@ -57,6 +57,7 @@ class Parts:
 
     def __init__(self, labels: Labels) -> None:
         self.labels = labels
+        self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
         self._facts: dict[tuple[str, str, tuple[bytes, ...]], Facts] = {}
         self._parts: dict[tuple[Facts, Term, str | None], Part] = {}
 
@@ -68,7 +69,8 @@ class Parts:
             if len(self._facts) >= _KEPT:
                 self._facts.clear()
                 self._parts.clear()
-            keys = family.keys()
+            written = family.keys()
+            keys = tuple(SampleKey(each.name, self._shared(each.labels)) for each in written)
             models = frozenset(
                 text for each in keys for label, text in each.labels if label in self.labels.model and text
             )
@@ -78,6 +80,12 @@ class Parts:
             )
             self._facts[key] = found = Facts(family.name, family.type, keys, models, histogram)
         return found
+
+    def _shared(self, labels: OurLabels) -> OurLabels:
+        """The labels made of the pairs that others have too: of the many in an info line few differ between targets."""
+        if len(self._pairs) >= _KEPT:
+            self._pairs.clear()
+        return tuple(self._pairs.setdefault(pair, pair) for pair in labels)
 
     def part(self, facts: Facts, term: Term, model: str | None) -> Part:
         """What a term makes of a family, of one model's series where ``model`` is given."""
@@ -163,6 +171,7 @@ class _Work:
 
     def _info(self, term: Term, family: Facts, row: int, key: SampleKey) -> PlanSeries:
         labels = tuple(sorted(item for item in key.labels if item[1]))
+        labels = key.labels if labels == key.labels else labels
         return PlanSeries(
             signal=term.signal,
             labels=self._ours(term, dict(key.labels)),

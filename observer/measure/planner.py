@@ -37,10 +37,11 @@ class Planner:
         self.version = version
         self.model = model
         self._parts = Parts(vocabulary.labels)
+        self._last: tuple[dict[str, str], tuple[str, ...], tuple[str, ...]] = {}, (), ()
         self._terms: dict[str | None, dict[str, tuple[Term, ...]]] = {}
 
-    def plan(self, shape: Shape) -> Plan:
-        """The plan of a shape."""
+    def plan(self, shape: Shape, like: Plan | None = None) -> Plan:
+        """The plan of a shape; what is equal in the plan that it is ``like`` is shared with that one."""
         facts = {name: self._parts.facts(family) for name, family in shape.families.items()}
         models = frozenset[str]().union(*(each.models for each in facts.values()))
         # One sole other model is the same under another name: there is nothing to keep apart.
@@ -51,9 +52,8 @@ class Planner:
         for signal, candidates in terms.items():
             work.signal(signal, candidates)
         work.mistyped()
-        vocabulary = self.vocabulary
-        unknown = (name for name in shape.types if vocabulary.claims(name) and not vocabulary.knows(name))
-        return Plan(
+        families, unknown = self._declared(shape.types)
+        made = Plan(
             planner=self,
             series=work.series,
             starts={name: family.start for name, family in shape.families.items()},
@@ -63,10 +63,19 @@ class Planner:
             unreadable=frozenset(work.unreadable),
             terms={signal: candidates[0] for signal, candidates in terms.items()},
             problems=(*work.problems.values(), *self._model_problem(models)),
-            families=tuple(sorted(shape.types)),
-            unknown_families=tuple(sorted(unknown)),
+            families=families,
+            unknown_families=unknown,
             version=version,
         )
+        return made if like is None else _sharing(made, like)
+
+    def _declared(self, types: dict[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The declared families, and those of them that no table knows; shapes of one kind share what they declare."""
+        if self._last[0] is not types:
+            families, vocabulary = tuple(sorted(types)), self.vocabulary
+            unknown = tuple(name for name in families if vocabulary.claims(name) and not vocabulary.knows(name))
+            self._last = types, families, unknown
+        return self._last[1:]
 
     def _candidates(self, version: str | None) -> dict[str, tuple[Term, ...]]:
         """The terms of each signal for a version, best first."""
@@ -95,6 +104,12 @@ class Planner:
             shown = ", ".join(sorted(models)[:8])
             detail = f"the deployment names model {self.model!r}, the program has {shown}"
             yield Problem(family="", kind=ProblemKind.MODEL_NOT_FOUND, detail=detail)
+
+
+def _sharing(plan: Plan, like: Plan) -> Plan:
+    """A plan whose parts are those of another where they are equal."""
+    parts = {name: (getattr(like, name), getattr(plan, name)) for name in plan.__struct_fields__}
+    return Plan(**{name: theirs if theirs == mine else mine for name, (theirs, mine) in parts.items()})
 
 
 class _Work:

@@ -121,6 +121,16 @@ class Rows:
         return rows.placed(family, first, rows.bytes, known, unique=len(set(rows.prefixes)) == len(rows.prefixes))
 
     @classmethod
+    def head(cls, line: bytes, known: Structures) -> bytes:
+        """What one line begins with before its number, checked as `read` checks it. Raises `LineError`."""
+        rows = cls()
+        rows.bytes = len(line) + 1
+        if not line.isascii():
+            cls._check_encoding([line], 0)
+        rows._check([line], 0, known, plain=b"\\" not in line)
+        return rows.prefixes[0]
+
+    @classmethod
     def checked(cls, prefixes: list[bytes], values: Floats, structures: set[bytes], names: Mapping[bytes, str]) -> Rows:
         """The rows of lines that were checked already; ``names`` has the name of each structure."""
         rows = cls()

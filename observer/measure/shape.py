@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from observer.measure.layout import Layout
+from observer.measure.layout import Layout, Own
 from observer.measure.lines import parse_key
 from observer.measure.words import Floats
 from router_contract.readings import FailureKind, Problem
@@ -47,14 +47,16 @@ class Family(msgspec.Struct, frozen=True):
         return tuple(SampleKey(name, labels) for name, labels, _ in map(parse_key, self.prefixes))
 
 
-class Shape(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class Shape(msgspec.Struct, frozen=True, kw_only=True, eq=False, weakref=True):
     """All of a reading but its numbers. Bodies of one layout share one shape, so plans can be kept by its identity.
 
     ``wanted`` is what was asked for: a shape means nothing to a reader that wants something else.
     ``types`` holds every family the body declares, wanted or not, and its type (``""`` where only HELP or UNIT stands).
     ``unreadable`` families had a fault and have no rows; ``truncated`` says that the body ends inside a line or before
     the end an OpenMetrics body has, so that nothing may be called absent. ``ended`` says that it ends in ``# EOF``.
-    ``kept`` and ``dropped`` count sample lines. ``layout`` reads the next such body, where one could be made.
+    ``kept`` and ``dropped`` count sample lines. ``layout`` reads the next such body, where one could be made. A shape that
+    differs from another in few wanted lines has its layout and all its other parts: that one is its ``base``, and ``own``
+    is what those rows begin with.
     """
 
     wanted: frozenset[str]
@@ -67,6 +69,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     kept: int
     dropped: int
     layout: Layout | None = None
+    base: Shape | None = None
+    own: Own = ()
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True, eq=False):

@@ -118,7 +118,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
         )
         whole = not (frame.invalid or self.tail.held or self.tail.gaps)
         if frame.columns is self.tail.columns and whole and not restarted:
-            pair = repeat(self.tail, frame.packed, at.mono)
+            pair = repeat(self.tail, frame.plan, frame.packed, at.mono)
         else:
             change = Change(self.tail, frame.plan, frame.columns, frame.packed, frame.invalid, at.mono)
             pair = change.make(restarted=restarted)

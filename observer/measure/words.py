@@ -107,12 +107,17 @@ class Texts:
         self._long_lines = np.array([line for line, _ in long], np.int64)
         self.nbytes = 2 * self._lines.nbytes + self._words.nbytes + sum(41 + len(text) for text in self._long)
 
-    def stand(self, body: bytes, starts: Indices) -> bool:
-        """Whether every line begins with its text; ``starts`` are the beginnings of the body's lines."""
+    def fallen(self, body: bytes, starts: Indices) -> list[int]:
+        """The lines that do not begin with their text, in no order; ``starts`` are the beginnings of the body's lines."""
         found = words_at(body, starts[self._lines], self._width)
         found ^= self._words
         found &= self._known[self._lengths].view("<u8")
-        return not np.count_nonzero(found) and all(map(body.startswith, self._long, starts[self._long_lines].tolist()))
+        long = zip(self._long, starts[self._long_lines].tolist(), strict=True)
+        others = [place for place, (text, start) in enumerate(long) if not body.startswith(text, start)]
+        lines: list[int] = self._long_lines[others].tolist() if others else []
+        if np.count_nonzero(found):
+            lines += self._lines[found.reshape(-1, self._width // WORD).any(axis=1)].tolist()
+        return lines
 
 
 @cache

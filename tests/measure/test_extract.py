@@ -287,7 +287,7 @@ def test_plans_kept_are_bounded():
     extractor = Extractor(TABLE)
     for number in range(300):
         extractor.read(g("toy:running", f'{{p="{number}"}} 1'))
-    assert len(extractor._plans) <= 128
+    assert len(extractor._views._living) <= 128
 
 
 def test_extractors_of_several_models_share_their_reader():
@@ -373,4 +373,4 @@ def test_parts_remembered_are_bounded(monkeypatch):
     for number in range(20):
         frame = extractor.read(g("toy:running", f'{{engine="{number}"}} {number}'))
         assert values(frame, "requests-running") == {(str(number),): float(number)}
-    assert len(extractor._planner._parts._facts) <= 3
+    assert len(extractor._views._planner._parts._facts) <= 3
