@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from observer.fleet import Policy, Record, state_at
+from observer.measure.budget import LayoutBudget
 from observer.measure.merging import Counted
 from observer.measure.totals import onto
 from router_contract.readings import FailureKind, Histogram, Instant, State
@@ -19,6 +20,7 @@ class Loads(msgspec.Struct, frozen=True, kw_only=True):
     """The largest of what was last read, over all targets.
 
     ``too_large`` counts targets whose last read failed for its size; ``cut`` are the details of problems of size.
+    ``layout_bytes`` are those of all layouts, at most ``layout_most``; ``layouts_refused`` counts those not made for it.
     """
 
     targets: int = 0
@@ -26,10 +28,13 @@ class Loads(msgspec.Struct, frozen=True, kw_only=True):
     samples: int = 0
     too_large: int = 0
     cut: tuple[str, ...] = ()
+    layout_bytes: int = 0
+    layout_most: int = 0
+    layouts_refused: int = 0
 
 
-def loads(records: Collection[Record]) -> Loads:
-    """Over these records; no target is shown for it, so that it can be asked every few seconds."""
+def loads(records: Collection[Record], layouts: LayoutBudget) -> Loads:
+    """Over these records, read with these layouts; no target is shown for it, so that it can be asked every few seconds."""
     frames = [record.frame for record in records if record.frame is not None]
     failures = [record.failure for record in records if record.consecutive and record.failure is not None]
     return Loads(
@@ -38,6 +43,9 @@ def loads(records: Collection[Record]) -> Loads:
         samples=max((frame.samples_kept for frame in frames), default=0),
         too_large=sum(failure.kind is FailureKind.TOO_LARGE for failure in failures),
         cut=tuple(problem.detail for each in frames for problem in each.problems if problem.kind == _TOO_LARGE),
+        layout_bytes=layouts.used,
+        layout_most=layouts.most,
+        layouts_refused=layouts.refused,
     )
 
 

@@ -16,6 +16,7 @@ from observer import fleet
 from observer.clock import Clock
 from observer.fleet import Policy, Record, members, same_program
 from observer.last_read import LastRead
+from observer.measure.budget import LayoutBudget
 from observer.measure.exposition import Limits, Reader
 from observer.measure.extract import Extractor, Frame, Unreadable
 from observer.measure.merging import Counted
@@ -69,6 +70,7 @@ class Store:
         self._members: dict[TargetKey, Member] = {}
         self._extractors: dict[_Kind, Extractor] = {}
         self._readers: dict[object, Reader] = {}
+        self.layouts = LayoutBudget()
         self._told_versions: dict[tuple[DeploymentKey, str], str] = {}
         self._departed: dict[DeploymentKey, dict[str, dict[str, Histogram]]] = {}
         self._shown: dict[TargetKey, Record] = {}
@@ -203,12 +205,7 @@ class Store:
         if self.kept is not None:
             version = self._told_versions.get((target.key.deployment, target.key.member_uid))
             self.kept[target.key] = LastRead(
-                url=target.address.url,
-                data=data,
-                content_type=content_type,
-                version=version,
-                at=at,
-                duration=duration,
+                url=target.address.url, data=data, content_type=content_type, version=version, at=at, duration=duration
             )
 
     def _pushed(self, record: Record, frame: Frame, at: Instant) -> Chain:
@@ -229,9 +226,9 @@ class Store:
     def _extractor(self, target: Target, table: Vocabulary) -> Extractor:
         version = self._told_versions.get((target.key.deployment, target.key.member_uid)) or target.version
         key = (target.component, target.software, version, target.model)
-        known = self._extractors.pop(key, None)
-        if known is None:
-            known = Extractor(table, version=version, model=target.model, limits=self._limits, cache=self._readers)
+        known = self._extractors.pop(key, None) or Extractor(
+            table, version=version, model=target.model, limits=self._limits, cache=self._readers, budget=self.layouts
+        )
         self._extractors[key] = known  # the one used last is the last to go
         if len(self._extractors) > _EXTRACTORS:
             del self._extractors[next(iter(self._extractors))]

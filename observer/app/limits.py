@@ -154,6 +154,8 @@ class LimitBook:
                 name=name, setting=f"limits.{name}", unit=unit, limit=limit, reached=met(*words), effect=lost
             )
 
+        yield of_layouts(loads)
+
     def _of_reading(self) -> Iterable[LimitReading]:
         fetcher, scrape = self._fetcher, self._settings.scrape
         shared = fetcher.shared
@@ -254,6 +256,18 @@ class LimitBook:
             ("maxMessageBytes", told.max_message_bytes, "bytes", "the message is dropped and counted"),
         ):
             yield LimitReading(name=name, setting=f"kvEvents.{name}", unit=unit, limit=amount, effect=what)
+
+
+def of_layouts(loads: Loads) -> LimitReading:
+    """The bound on what is remembered of how bodies are laid out."""
+    return LimitReading(
+        name="layouts",
+        unit="bytes",
+        limit=loads.layout_most,
+        use=loads.layout_bytes,
+        reached=loads.layouts_refused,
+        effect="a body of another layout is read in full each time, which takes ten times as long",
+    )
 
 
 def _with(reading: LimitReading, most: float) -> LimitReading:

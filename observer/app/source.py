@@ -139,7 +139,7 @@ class Source:
 
     def loads(self) -> Loads:
         """How large what was last read of the targets is."""
-        return loads(self._store.records())
+        return loads(self._store.records(), self._store.layouts)
 
     async def refresh(self, key: DeploymentKey) -> None:
         """Read the deployment's targets once more now, within the pool's limits."""

@@ -52,6 +52,7 @@ class Reader:
         self._memory = Memory(self.wanted, self.limits)
         self._variants = Variants(self._memory.structures, self.limits.family_bytes, self.limits.line_bytes)
         self._budget = LayoutBudget() if budget is None else budget
+        self._budget.keepers.add(self)
         self._most = layouts
         self._shapes: list[Shape] = []
 
@@ -78,6 +79,10 @@ class Reader:
                 return reading
         self.full_reads += 1
         return self._in_full(body, starts, closed=closed, openmetrics=openmetrics)
+
+    def forget(self) -> None:
+        """Keep no layout any more; those that targets hold are kept again when they are read next."""
+        self._shapes.clear()
 
     @property
     def layout_bytes(self) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from observer.measure.exposition import NotRead, Reader, Reading
+from observer.measure.exposition import NotRead, Reader, Reading, Shape
 
 RECORDINGS = Path(__file__).parent.parent / "recordings"
 BODIES = sorted(RECORDINGS.glob("*/*.prom"))
@@ -55,9 +55,9 @@ def wire_families(body: bytes) -> set[str]:
     return declared | {name for name in bare if not any(name.removesuffix(s) in declared for s in suffixes if s)}
 
 
-def outcome(reader: Reader, body: bytes, *, openmetrics: bool = False) -> object:
+def outcome(reader: Reader, body: bytes, *, openmetrics: bool = False, hint: Shape | None = None) -> object:
     """Everything a read says, as plain values, to compare one way of reading with another."""
-    result = reader.read(body, openmetrics=openmetrics)
+    result = reader.read(body, openmetrics=openmetrics, hint=hint)
     if isinstance(result, NotRead):
         return result
     shape = result.shape
