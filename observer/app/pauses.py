@@ -16,12 +16,13 @@ from typing import Any, Protocol
 
 from observer.clock import Clock
 
-YOUNG, MIDDLE = 10_000, 10
+YOUNG, MIDDLE = 2_000, 50
 """New objects until the young are looked through, and how many such looks until the middle-aged are: for bursts only."""
-LOOK_SECONDS = 0.5
-LOOKS = 8
-"""How often the young are looked through, and each how many times the middle-aged too. Python counts what comes less what
-goes: where old readings make room for new ones its count stands still while the young become many."""
+LOOK_SECONDS = 0.1
+LOOKS = 5
+"""How often the young are looked through (more often while much is made, see `relieve`), and each how many times the
+middle-aged too. Python counts what comes less what goes: where old readings make room for new ones its count stands still
+while the young become many."""
 NEVER = 1 << 30
 WARM_SECONDS = 60.0
 """After so many seconds what is there (code, tables, settings) is taken for lasting and never looked through again, not
@@ -37,6 +38,11 @@ class Tally(Protocol):
     def paused(self, generation: int, seconds: float, found: int) -> None:
         """One collection of a generation (0 the young) took so long and found so many unreachable objects."""
         ...
+
+
+def relieve() -> None:
+    """Look through the young in the middle of work that makes many objects, so that no later look has all of them at once."""
+    gc.collect(0)
 
 
 class Pauses:

@@ -10,6 +10,7 @@ import msgspec
 from exporters.protocols import Sight, Sights
 from exporters.signals_read import DOCUMENT_SIGNALS
 from observer.app.judging import Judging
+from observer.app.pauses import relieve
 from observer.app.role_windows import RoleWindows
 from observer.app.sights import SightBook
 from observer.clock import Clock
@@ -22,6 +23,8 @@ from router_contract.readings import Instant
 from router_contract.targets import Component, DeploymentKey, TargetKey
 from router_contract.verdicts import DeploymentReport, RoleMeasurement, TargetReport, TargetStatus
 
+_RELIEVED = 10
+"""After so many targets whose values were made the collector looks at them: each has some hundred objects."""
 _AT_ONCE = 64
 """Targets of a deployment whose report is made in one step of some 10 ms where nothing of it was made before."""
 _LATE_PASSES = 10
@@ -125,8 +128,10 @@ class Source:
 
     def prepare(self, key: DeploymentKey, signals: frozenset[str] = DOCUMENT_SIGNALS) -> Iterator[None]:
         """Work out, target by target, what a deployment's next report is made of; it may leave meanwhile."""
-        for each in self._sights.keys(key):
+        for number, each in enumerate(self._sights.keys(key), 1):
             self._store.target_report(each, self._clock.now(), signals)
+            if number % _RELIEVED == 0:
+                relieve()
             yield
 
     def prepare_many(self, key: DeploymentKey, signals: frozenset[str]) -> Iterator[None]:

@@ -41,6 +41,7 @@ from observer.app.otlp import OtlpPart, otlp_part
 from observer.app.own_costs import OwnCosts
 from observer.app.page import Bodies, Trial, make_page
 from observer.app.parts import Reading, make_probe, make_views
+from observer.app.pauses import relieve
 from observer.app.platform_part import PlatformPart
 from observer.app.source import Source
 from observer.app.tape import Tape
@@ -67,7 +68,7 @@ from router_contract.verdicts import Condition
 
 _log = logging.getLogger(__name__)
 
-LONGEST_WORK = 0.02
+LONGEST_WORK = 0.01
 """For how long judging may keep the event loop from everything else, in seconds; one deployment is judged in one go."""
 JUDGING_SHARE = 0.2
 """The part of a processor that judging may take: after a pass that took long, the next one comes later."""
@@ -323,6 +324,7 @@ class Watcher:
             if spell > LONGEST_WORK:
                 worked += spell
                 await asyncio.sleep(0)
+                relieve()
                 begun = self._clock.now().mono
         return worked + self._clock.now().mono - begun
 

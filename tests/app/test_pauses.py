@@ -56,7 +56,7 @@ def test_no_full_collection_comes_by_itself_and_all_is_left_as_it_was():
     assert gc.callbacks == callbacks
 
 
-def test_each_look_is_at_the_young_and_every_eighth_at_the_middle_aged_too():
+def test_each_look_is_at_the_young_and_every_fifth_at_the_middle_aged_too():
     told = Told()
     watched = Pauses(SystemClock(), told)
     gc.disable()
