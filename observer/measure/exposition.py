@@ -231,7 +231,10 @@ def _shape(scan: Scan, good: dict[str, Rows], *, openmetrics: bool) -> Shape:
     for name, rows in good.items():
         stop = start + len(rows.values)
         kind = scan.types.get(name, "")
-        families[name] = Family(name, kind, start, stop, tuple(rows.prefixes), rows.runs[0][0] + 1)
+        family = Family(name, kind, start, stop, tuple(rows.prefixes), rows.runs[0][0] + 1)
+        # Shapes of bodies that no layout can read are many; most of their families are those of the body before.
+        last = scan.memory.families.get(name)
+        families[name] = scan.memory.families[name] = last if last is not None and last == family else family
         start = stop
     return Shape(
         wanted=scan.memory.wanted,

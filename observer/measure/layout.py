@@ -18,7 +18,7 @@ import numpy as np
 from observer.measure.words import WORD, Floats, Indices, Texts, numbers_at, words_at
 
 _WINDOWS_KEPT: Final = 8192
-_OWN: Final = 16
+_OWN: Final = 32
 """Wanted lines of a body that may begin with a text of its own; at most one of so many others (`_OWN_SHARE`) does."""
 _OWN_SHARE: Final = 8
 

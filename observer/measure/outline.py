@@ -12,7 +12,7 @@ import msgspec
 from observer.measure.layout import Wanted
 from observer.measure.lines import parse_header
 from observer.measure.rows import Structures
-from observer.measure.shape import Limits
+from observer.measure.shape import Family, Limits
 
 _DECLARED = re.compile(
     # Both lines of one family, whole, as most programs write them: what does not match is read line by line.
@@ -50,13 +50,14 @@ class Outline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Memory:
-    """What the passes of one reader remember: checked structures, and the outline of the last body. Bounded."""
+    """What the passes of one reader remember: checked structures, outline and families of the last body. Bounded."""
 
     def __init__(self, wanted: frozenset[str], limits: Limits) -> None:
         self.wanted = wanted
         self.limits = limits
         self.names = Wanted(wanted)
         self.structures = Structures(limits.labels, limits.line_bytes, limits.label_value)
+        self.families: dict[str, Family] = {}
         self._last: Outline | None = None
 
     def outline(self, special: list[bytes]) -> Outline:

@@ -27,11 +27,16 @@ class View(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class Views:
-    """Makes views and remembers them. It holds no shape."""
+    """Makes views and remembers them; of shapes it holds the newest only.
+
+    Where no layout can be had each body has a new shape. Then its view is that of its target's last body, or the newest
+    one, when their series are the same.
+    """
 
     def __init__(self, vocabulary: Vocabulary, version: str | None, model: str | None) -> None:
         self._planner = Planner(vocabulary, version, model)
         self._living: WeakKeyDictionary[Shape, View] = WeakKeyDictionary()
+        self._newest: tuple[Shape, View] | None = None
 
     def of(self, shape: Shape, last: Shape | None, before: View | None) -> View:
         """The view of a shape; ``last`` and ``before`` are the shape and the view that this target had last."""
@@ -39,25 +44,37 @@ class Views:
             last = before = None
         if before is not None and last is shape:
             return before
-        known = self._living.get(shape)
-        if known is not None:
-            return known
-        # A body that no layout can read has a new shape each time; its plan is still the same when its series are.
-        if last is not None and before is not None and _same_series(last, shape):
-            return before
-        base = None if shape.base is None else self.of(shape.base, None, None)
-        view = self._made(shape, [each for each in (before, base) if each is not None])
-        if shape.layout is not None:
-            self._living[shape] = view
+        view = self._living.get(shape)
+        if view is None:
+            view = self._found(shape, last, before) or self._made(shape, before)
+            if shape.layout is not None:
+                self._living[shape] = view
         return view
 
-    def _made(self, shape: Shape, like: list[View]) -> View:
-        """A new view that shares what it can with one of those that it may be like."""
-        plan = self._planner.plan(shape, like[-1].plan if like else None)
-        columns = next((each.columns for each in like if each.columns.fit(plan)), None)
+    def _found(self, shape: Shape, last: Shape | None, before: View | None) -> View | None:
+        """The view of other bodies with the same series."""
+        if last is not None and before is not None and _same_series(last, shape):
+            return before
+        if self._newest is not None:
+            newest, view = self._newest
+            # What is told of another target's lines is true of these where they stand in the same places.
+            if newest.families == shape.families and _same_series(newest, shape):
+                return view
+        return None
+
+    def _made(self, shape: Shape, before: View | None) -> View:
+        """A new view, which shares what it can with those that it may be like."""
+        base = None if shape.base is None else self.of(shape.base, None, None)
+        newest = None if self._newest is None else self._newest[1]
+        like = next((each for each in (base, before, newest) if each is not None), None)
+        plan = self._planner.plan(shape, None if like is None else like.plan)
+        others = [each.columns for each in (before, base, newest) if each is not None]
+        columns = next((each for each in others if each.fit(plan)), None)
         if columns is None:
             columns = Columns(plan)
-        return View(plan, columns, Levels(plan, columns, like[-1].levels if like else None))
+        view = View(plan, columns, Levels(plan, columns, None if like is None else like.levels))
+        self._newest = shape, view
+        return view
 
 
 def _same_series(one: Shape, other: Shape) -> bool:
