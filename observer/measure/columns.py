@@ -186,10 +186,10 @@ class _Checks:
         ]
         firsts = [(first + row, each) for first, each in placed for row in _ends(each) if row >= 0]
         sums = [(first + each.total, each) for first, each in placed if each.total >= 0]
-        self._rising = [(each.family, "bucket counts fall") for *_, each in pairs]
-        self._equal = [(each.family, "the +Inf bucket is not the count") for *_, each in ends]
-        self._positive = [(each.family, f"a count of it cannot be: {WANTED}") for _, each in firsts]
-        self._finite = [(each.family, f"its sum cannot be: {WANTED}") for _, each in sums]
+        self._rising = [each.family for *_, each in pairs]
+        self._equal = [each.family for *_, each in ends]
+        self._positive = [each.family for _, each in firsts]
+        self._finite = [each.family for _, each in sums]
         self._low, self._high = _column(pairs, 0), _column(pairs, 1)
         self._last, self._count = _column(ends, 0), _column(ends, 1)
         self._first, self._total = _column(firsts, 0), _column(sums, 0)
@@ -217,15 +217,15 @@ class _Checks:
 
     def torn(self, values: Floats) -> dict[str, str]:
         found: dict[str, str] = {}
-        for good, names in (
-            (values[self._high] >= values[self._low], self._rising),
-            (values[self._last] == values[self._count], self._equal),
-            (usable_each(values[self._first]), self._positive),
-            (usable_each(values[self._total]), self._finite),
+        for good, families, detail in (
+            (values[self._high] >= values[self._low], self._rising, "bucket counts fall"),
+            (values[self._last] == values[self._count], self._equal, "the +Inf bucket is not the count"),
+            (usable_each(values[self._first]), self._positive, f"a count of it cannot be: {WANTED}"),
+            (usable_each(values[self._total]), self._finite, f"its sum cannot be: {WANTED}"),
         ):
             if not good.all():
                 for place in np.flatnonzero(~good).tolist():
-                    found.setdefault(*names[place])
+                    found.setdefault(families[place], detail)
         return found
 
     def unequal(self, values: Floats) -> Iterable[Problem]:
