@@ -38,7 +38,8 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
 class Frame(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """What one body told.
 
-    ``levels`` are the numbers that stand by themselves (places as in ``view.levels``), ``packed`` the columns that only grow. ``torn`` families had histograms that cannot be true, ``invalid`` are the series (by their place in ``columns``)
+    ``levels`` are the numbers that stand by themselves (places as in ``view.levels``), ``packed`` the columns that only
+    grow. ``torn`` families had histograms that cannot be true, ``invalid`` are the series (by their place in ``columns``)
     that have no usable number. ``problems`` are everything odd in this body; ``folded_lines`` of it were equal duplicates.
     """
 

@@ -19,8 +19,8 @@ from observer.measure.words import WORD, Floats, Indices, Texts, numbers_at, wor
 
 _WINDOWS_KEPT: Final = 8192
 _OWN: Final = 32
-"""Wanted lines of a body that may begin with a text of its own; at most one of so many others (`_OWN_SHARE`) does."""
 _OWN_SHARE: Final = 8
+"""So many wanted lines of a body may begin with a text of its own, and at most one in the second so many."""
 
 Own = tuple[tuple[int, bytes], ...]
 """Wanted rows and what their lines begin with, by row."""

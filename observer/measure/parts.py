@@ -205,6 +205,7 @@ class _Work:
                 before = numbers.get(told, 0.0)
                 numbers[told] = math.nan if math.isnan(value + before) else max(value * term.scale, before)
             if numbers:
+                several = list(numbers.values())
                 yield PlanSeries(
                     signal=term.signal,
                     labels=labels,
@@ -212,7 +213,7 @@ class _Work:
                     combine=rule,
                     family=family.name,
                     source=term.name,
-                    fixed=math.nan if any(map(math.isnan, numbers.values())) else fold(list(numbers.values()), rule),
+                    fixed=math.nan if any(map(math.isnan, several)) else fold(several, rule) + 0.0,  # no -0
                     folded=len(members),
                 )
 

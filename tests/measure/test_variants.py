@@ -156,7 +156,7 @@ def test_no_mutation_is_mistaken_with_the_hint_of_another(bodies):
 
 PIECES = {
     b'num_gpu_blocks="16384"': [
-        b'num_gpu_blocks="%s"' % text for text in (b"7", b"8000", b"None", b"x", b"-1", b"\\n")
+        b'num_gpu_blocks="%s"' % text for text in (b"7", b"8000", b"None", b"x", b"-1", b"0", b"-0", b"\\n")
     ],
     b',block_size="128"': [b',block_size="16"', b',block_size=""', b',block="128"', b',sizes="1",block_size="64"'],
     b"vllm:cache_config_info{": [b'vllm:cache_config_info{a="b",'],
@@ -310,3 +310,29 @@ def test_a_reader_without_room_says_the_same():
         assert agree(reader, body).layout is None
     assert reader.layout_reads == 0
     assert reader._budget.refused == 6
+
+
+def stamped(body):
+    """The body with a time behind every number: such a one has no layout."""
+    return b"".join(
+        line if line.startswith(b"#") else line[:-1] + b" 1700000000000\n" for line in body.splitlines(True)
+    )
+
+
+def test_targets_whose_bodies_have_no_layout_share_what_is_equal_too():
+    extractor = Extractor(VLLM)
+    one, two = (extractor.read(stamped(SEED)) for _ in range(2))
+    assert one.shape.layout is None
+    assert two.view is one.view
+    assert all(two.shape.families[name] is family for name, family in one.shape.families.items())
+    other = extractor.read(stamped(SEED.replace(b'num_gpu_blocks="16384"', b'num_gpu_blocks="7"')))
+    assert other.columns is one.columns
+    assert other.plan.starts is one.plan.starts
+    changed = [name for name, family in one.shape.families.items() if other.shape.families[name] is not family]
+    assert changed == ["vllm:cache_config_info"]
+    assert told(other) == told(Extractor(VLLM).read(stamped(SEED.replace(b'blocks="16384"', b'blocks="7"'))))
+    # The place of a problem is a body's own: what begins a line later is not told by the view of another target.
+    odd = b"# TYPE toy:running counter\ntoy:running 1 1\n"
+    toy = Extractor(TABLE)
+    first, later = toy.read(odd), toy.read(b"# by the way\n" + odd)
+    assert [each.line for each in (*first.plan.problems, *later.plan.problems)] == [2, 3]
