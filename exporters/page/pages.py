@@ -109,7 +109,15 @@ class Page:
                 await asyncio.sleep(0)
             spent = self._now().mono - started
             # One line may cost more than the whole budget: the pause after it keeps the share all the same.
-            await asyncio.sleep(min(max(PERIOD - spent, spent * (1 / share - 1), 0.05), LONGEST_PAUSE))
+            await self._pause(max(PERIOD - spent, spent * (1 / share - 1), 0.05), watched=bool(watched))
+
+    async def _pause(self, seconds: float, *, watched: bool) -> None:
+        """Rest; while nobody looks for as long as the share wants, but not on when somebody begins to."""
+        until = self._now().mono + (min(seconds, LONGEST_PAUSE) if watched else seconds)
+        while (left := until - self._now().mono) > 0:
+            await asyncio.sleep(left if watched else min(left, LONGEST_PAUSE))
+            if not watched and (self._views.watched() or self.board.waiting()):
+                return
 
     def close(self) -> None:
         """End the streams."""

@@ -71,6 +71,7 @@ def test_each_look_is_at_the_young_and_every_fifth_at_the_middle_aged_too():
 
 async def test_a_run_looks_through_everything_when_it_is_due_and_ends_as_it_began(monkeypatch):
     monkeypatch.setattr(pauses, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(pauses, "LONGEST_REST", 0.0)
     monkeypatch.setattr(pauses, "WARM_SECONDS", 0.0)
     monkeypatch.setattr(pauses, "FULL_SECONDS", 0.0)
     before, callbacks = gc.get_threshold(), list(gc.callbacks)
