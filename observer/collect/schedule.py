@@ -8,9 +8,12 @@ import math
 from router_contract.targets import TargetKey
 
 TOGETHER = 8
-LONGEST_GRAIN = 1 / 16
+LONGEST_GRAIN = 1 / 4
 SHORTEST_GRAIN = 1 / 1024
 GRAINS = 40
+"""How many turns of one schedule begin together, and how late at most for that: in seconds, and as a part of the period.
+
+With few targets the waking is what a read costs most: of 200 targets every 5 s an eighth of a second saved a tenth of all."""
 
 
 def offset(key: TargetKey, period: float) -> float:

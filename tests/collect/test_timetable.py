@@ -161,7 +161,14 @@ async def test_leaving_ends_turns_that_run() -> None:
 
 @pytest.mark.parametrize(
     ("period", "members", "wanted"),
-    [(15.0, 10_000, 1 / 128), (15.0, 1000, 1 / 16), (15.0, 1, 1 / 16), (0.2, 100, 1 / 256), (1.0, 100_000, 1 / 1024)],
+    [
+        (15.0, 10_000, 1 / 128),
+        (15.0, 1000, 1 / 16),
+        (15.0, 1, 1 / 4),
+        (5.0, 200, 1 / 8),
+        (0.2, 100, 1 / 256),
+        (1.0, 100_000, 1 / 1024),
+    ],
 )
 def test_few_begin_together_and_never_much_too_late(period: float, members: int, wanted: float) -> None:
     assert grain(period, members) == wanted
