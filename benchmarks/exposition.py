@@ -42,7 +42,10 @@ from router_contract.targets import Component  # noqa: E402
 RECORDINGS = ROOT / "tests" / "recordings"
 SEED = RECORDINGS / "vllm-0.32.0" / "metrics-02-warm.prom"
 SIZE = 191_185
-TARGETS = {"20 families": {"again": 150, "changed": 50}, "all families": {"again": 45, "changed": 12}}
+TARGETS = {
+    "20 families": {"again": 150, "changed": 50, "first": 50},
+    "all families": {"again": 45, "changed": 12, "first": 12},
+}
 TYPE = re.compile(rb"^# TYPE (\S+) (\S+)", re.MULTILINE)
 REAL = (
     ("vllm-0.32.0/metrics-05-load.prom", Component.ENGINE, "vllm"),
