@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from observer.clock import Clock
@@ -29,6 +30,8 @@ from router_contract.readings import Instant
 from router_contract.targets import Component, Deployment, DeploymentKey, Member, Ready, Role, RoleKind, TargetKey
 from router_contract.verdicts import Condition, TargetReport
 
+TOLD_SECONDS = 0.25
+"""For how long publishers that engines tell of are gathered: at a start thousands do, and each change looks at all members."""
 ReadyReplicas = Callable[[DeploymentKey], int | None]
 """How many whole replicas of a deployment were ready at the last judging pass; ``None`` is not known."""
 
@@ -67,17 +70,26 @@ class KvPart:
         self._enabled = settings.kv_events.enabled
         self.collector = KvCollector(clock, limits_of(settings))
         self._told: dict[tuple[DeploymentKey, str], MemberProbe] = {}
+        self._gathering: asyncio.TimerHandle | None = None
 
     def on_probe(self, probe: MemberProbe) -> None:
         """An engine told which publishers it has."""
         before = self._told.get((probe.deployment, probe.uid))
         self._told[probe.deployment, probe.uid] = probe
         told = (before.events.sources, before.version) if before is not None and before.events is not None else None
-        if probe.events is not None and told != (probe.events.sources, probe.version):
-            self.sync()
+        if probe.events is not None and told != (probe.events.sources, probe.version) and self._gathering is None:
+            self._gathering = asyncio.get_running_loop().call_later(TOLD_SECONDS, self.sync)
+
+    def close(self) -> None:
+        """Follow nobody new from now on."""
+        if self._gathering is not None:
+            self._gathering.cancel()
 
     def sync(self) -> None:
         """Follow the publishers of the deployments that exist now."""
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
         deployments = self._store.deployments()
         alive = {(each.key, member.uid) for each in deployments for role in each.roles for member in role.members()}
         self._told = {key: probe for key, probe in self._told.items() if key in alive}

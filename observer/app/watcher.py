@@ -197,6 +197,7 @@ class Watcher:
             stack.callback(self.page.close)
             stack.callback(self._save_last)
             await stack.enter_async_context(self.kv.collector)
+            stack.callback(self.kv.close)
             await stack.enter_async_context(self._supervisor)
             self._supervisor.start("follow KV events", self.kv.collector.run)
             self._supervisor.start("measure the loop's lag", self._measure_lag)
