@@ -18,23 +18,23 @@ import msgspec
 import zmq
 
 from observer.clock import Clock
-from observer.collect.kv_redial import Redials
-from observer.collect.kv_zmq import (
-    CONNECTED,
-    SocketLimits,
-    connect_again,
-    drain,
-    monitor_event,
-    replay_request,
-    subscriber,
-)
+from observer.collect.kv_zmq import SocketLimits, monitor_event, replay_request, subscriber
+from router_contract.kv_events import MAX_FRAMES
 from router_contract.kv_streams import ReceiverSummary
 from router_contract.readings import Instant
 
 _SCAN_ROUNDS = 512
+_POLLIN = int(zmq.POLLIN)
 _ROUND_MESSAGES = 512
 _LEAST_SHARE = 16
 """Messages of all sockets in a round, some milliseconds of work, and at least as many of one where many have some."""
+_FRAME_BYTES = 64
+"""What a frame costs beside its bytes, so that empty ones count too."""
+
+
+def held_bytes(frames: list[bytes]) -> int:
+    """What a message occupies while it waits: every frame of it, whatever it is for."""
+    return sum(map(len, frames)) + _FRAME_BYTES * len(frames)
 
 
 class ReceiverLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,11 +61,10 @@ class Lot(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Stream:
-    __slots__ = ("endpoint", "monitor", "replay", "sid", "sub", "token")
+    __slots__ = ("monitor", "replay", "sid", "sub", "token")
 
     def __init__(self, sid: int) -> None:
         self.sid = sid
-        self.endpoint = ""
         self.sub: zmq.Socket[bytes] | None = None
         self.monitor: zmq.Socket[bytes] | None = None
         self.replay: zmq.Socket[bytes] | None = None
@@ -85,7 +84,6 @@ class Receiver:
         self._by_fd: dict[int, tuple[str, _Stream]] = {}
         self._again: dict[int, None] = {}
         self._changes: list[tuple[int, str, str]] = []
-        self._redials = Redials(limits.sockets.reconnect_ms / 1000, limits.sockets.reconnect_max_ms / 1000)
         self._room = threading.Event()
         self._room.set()
         self._end = threading.Event()
@@ -183,7 +181,7 @@ class Receiver:
         poll.register(self._wake_in.fileno(), select.EPOLLIN)
         try:
             while not self._stopping:
-                ready = poll.poll(0 if self._again else self._redials.wait(self._clock.now().mono, 1.0))
+                ready = poll.poll(0 if self._again else 1.0)
                 if self._given_bytes - self._taken_bytes > self._limits.capacity_bytes:
                     self._hold_back()
                 self._round(context, poll, [fd for fd, _ in ready])
@@ -194,21 +192,6 @@ class Receiver:
             context.term()
             self._notify()
 
-    def _dial(self, mono: float) -> bool:
-        """Connect those whose time has come, once all that their last connection brought is read; whether there were any."""
-        due = self._redials.due(mono)
-        for sid in due:
-            stream = self._streams[sid]
-            if stream.sub is None:
-                continue
-            try:
-                if not connect_again(stream.sub, stream.endpoint):
-                    self._again[int(stream.sub.getsockopt(zmq.FD))] = None
-                    self._redials.put_off(sid, mono)
-            except zmq.ZMQError as error:
-                self._changes.append((sid, "failed", f"{stream.endpoint}: {error}"))
-        return bool(due)
-
     def _hold_back(self) -> None:
         self._pauses += 1
         self._room.clear()
@@ -218,11 +201,10 @@ class Receiver:
     def _round(self, context: zmq.Context[zmq.Socket[bytes]], poll: select.epoll, ready: list[int]) -> None:
         at = self._clock.now()
         self._changes = []
-        dialled = self._dial(at.mono)
         found = self._again | dict.fromkeys(ready)
         self._again = {}
         self._rounds += 1
-        if not (found or dialled) or self._rounds % _SCAN_ROUNDS == 0:
+        if not found or self._rounds % _SCAN_ROUNDS == 0:
             # A ZMQ descriptor tells of a change only once, and using a socket can swallow it: now and then ask all.
             found = dict.fromkeys(self._by_fd) | found
         if self._wake_in.fileno() in found:
@@ -230,7 +212,7 @@ class Receiver:
         streams = [(fd, *self._by_fd[fd]) for fd in found if fd in self._by_fd]
         for _, kind, stream in streams:
             if kind == "monitor":
-                self._read_monitor(stream, at.mono)
+                self._read_monitor(stream)
         live: list[tuple[int, list[list[bytes]]]] = []
         replies: list[tuple[int, int, list[list[bytes]]]] = []
         size, room = 0, _ROUND_MESSAGES
@@ -243,9 +225,7 @@ class Receiver:
             socket = stream.sub if kind == "sub" else stream.replay if kind == "replay" else None
             if socket is None:
                 continue
-            messages, held, more = drain(socket, share, self._limits.capacity_bytes)
-            if more:
-                self._again[fd] = None
+            messages, held = self._drain(socket, fd, share)
             if not messages:
                 continue
             room -= len(messages)
@@ -291,7 +271,6 @@ class Receiver:
     def _open(
         self, stream: _Stream, context: zmq.Context[zmq.Socket[bytes]], poll: select.epoll, endpoint: str
     ) -> None:
-        stream.endpoint = endpoint
         stream.sub, stream.monitor = subscriber(context, endpoint, self._limits.sockets)
         self._watch(stream.monitor, "monitor", stream, poll)
         self._watch(stream.sub, "sub", stream, poll)
@@ -323,20 +302,42 @@ class Receiver:
             stream.monitor.close(linger=0)
             stream.sub.close(linger=0)
         stream.sub = stream.monitor = None
-        self._redials.forget(stream.sid)
         self._streams.pop(stream.sid, None)
 
-    def _read_monitor(self, stream: _Stream, mono: float) -> None:
+    def _read_monitor(self, stream: _Stream) -> None:
         if stream.monitor is None:
             return
         while True:
             try:
-                word, alone = monitor_event(stream.monitor.recv_multipart(zmq.NOBLOCK))
+                word = monitor_event(stream.monitor.recv_multipart(zmq.NOBLOCK))
             except zmq.Again:
                 return
-            if alone:
-                self._redials.lost(stream.sid, mono)
-            elif word == CONNECTED:
-                self._redials.connected(stream.sid)
             if word is not None:
                 self._changes.append((stream.sid, word, ""))
+
+    def _drain(self, socket: zmq.Socket[bytes], fd: int, share: int) -> tuple[list[list[bytes]], int]:
+        """Up to ``share`` messages and what they occupy, no more bytes than may wait at once. One message alone is the
+        usual case, and asking whether another waits costs less than being refused it.
+        """
+        messages: list[list[bytes]] = []
+        receive = socket.recv
+        capacity, held = self._limits.capacity_bytes, 0
+        try:
+            for number in range(share):
+                # As frames, since asking a frame whether another follows costs half as much as asking the socket.
+                frame = receive(zmq.NOBLOCK, copy=False, track=False)
+                frames = [frame.bytes]
+                while frame.more:
+                    frame = receive(zmq.NOBLOCK, copy=False, track=False)
+                    if len(frames) <= MAX_FRAMES:  # one more than there may be is enough to be rejected for it
+                        frames.append(frame.bytes)
+                messages.append(frames)
+                held += held_bytes(frames)
+                if held > capacity:
+                    break
+                if number == 0 and not int(socket.getsockopt(zmq.EVENTS)) & _POLLIN:
+                    return messages, held
+        except zmq.Again:
+            return messages, held
+        self._again[fd] = None
+        return messages, held

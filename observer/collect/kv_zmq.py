@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 
 import msgspec
 import zmq
 from zmq.utils.monitor import parse_monitor_message
-
-from router_contract.kv_events import MAX_FRAMES
 
 CONNECTED, DISCONNECTED, RETRIED = "connected", "disconnected", "retried"
 _EVENTS = {
@@ -20,23 +17,16 @@ _EVENTS = {
     int(zmq.Event.HANDSHAKE_FAILED_PROTOCOL): RETRIED,
     int(zmq.Event.HANDSHAKE_FAILED_AUTH): RETRIED,
 }
-_GIVEN_UP = int(zmq.Event.CONNECT_RETRIED)
-_POLLIN = int(zmq.POLLIN)
-_NEVER_MS = 86_400_000
-"""A day: before that, a subscriber that lost its connection was connected again by us."""
-_FRAME_BYTES = 64
-"""What a frame costs beside its bytes, so that empty ones count too."""
 
 
 class SocketLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of the sockets. ``high_water_mark`` and ``replay_high_water_mark`` are messages, ``kernel_buffer`` bytes
-    (-1: the system's own), intervals milliseconds: reconnection waits ``reconnect`` and doubles up to its maximum; of
-    subscribers that is kept by `kv_redial`, since libzmq up to 4.3.5 can abort the process when it connects a socket
-    again whose connection it ended with the queue full (its issue 3937).
+    (-1: the system's own), intervals milliseconds: reconnection waits ``reconnect`` and doubles up to its maximum.
 
     A peer's machine that vanished is noticed by TCP: after ``keepalive_seconds`` of silence, asked as often again as
     ``keepalive_probes`` says. Not by heartbeats of ZMQ: a socket whose queue is full reads no answers to them, so they
-    would end a good connection just when we are slow.
+    would end a good connection just when we are slow, and libzmq up to 4.3.5 aborts the process when a socket with a
+    full queue connects again (its issue 3937).
     """
 
     high_water_mark: int = 10_000
@@ -80,7 +70,7 @@ def _dialable(endpoint: str) -> bool:
 def subscriber(
     context: zmq.Context[zmq.Socket[bytes]], endpoint: str, limits: SocketLimits
 ) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes]]:
-    """A SUB socket that takes every topic, connecting once, and its monitor. Raises ``zmq.ZMQError`` for a bad endpoint.
+    """A SUB socket that takes every topic, connecting, and its monitor. Raises ``zmq.ZMQError`` for a bad endpoint.
 
     Identity comes from the connection: a publisher has one topic, and filtering by it could only hide batches.
     """
@@ -90,9 +80,6 @@ def subscriber(
     monitor: zmq.Socket[bytes] | None = None
     try:
         _common(socket, endpoint, limits)
-        # Not "never": that would throw away what a lost connection left in the queue.
-        socket.setsockopt(zmq.RECONNECT_IVL, _NEVER_MS)
-        socket.setsockopt(zmq.RECONNECT_IVL_MAX, 0)
         socket.setsockopt(zmq.RCVHWM, limits.high_water_mark)
         monitor = socket.get_monitor_socket(sum(_EVENTS))
         monitor.setsockopt(zmq.LINGER, 0)
@@ -105,18 +92,6 @@ def subscriber(
         socket.close(linger=0)
         raise
     return socket, monitor
-
-
-def connect_again(socket: zmq.Socket[bytes], endpoint: str) -> bool:
-    """Connect a subscriber whose connection is lost anew, with a queue of its own; ``False`` while the former queue
-    still holds messages, which would be lost. Raises ``zmq.ZMQError``.
-    """
-    if int(socket.getsockopt(zmq.EVENTS)) & _POLLIN:
-        return False
-    with contextlib.suppress(zmq.ZMQError):  # raised when libzmq itself has forgotten the connection
-        socket.disconnect(endpoint)
-    socket.connect(endpoint)
-    return True
 
 
 def replay_request(
@@ -135,42 +110,6 @@ def replay_request(
     return socket
 
 
-def monitor_event(frames: list[bytes]) -> tuple[str | None, bool]:
-    """What a monitor message says: one of the three words above, or ``None``; and whether the socket is without a
-    connection until `connect_again`, with all that the former one brought in its queue.
-    """
-    event = int(parse_monitor_message(frames)["event"])
-    return _EVENTS.get(event), event == _GIVEN_UP
-
-
-def held_bytes(frames: list[bytes]) -> int:
-    """What a message occupies while it waits: every frame of it, whatever it is for."""
-    return sum(map(len, frames)) + _FRAME_BYTES * len(frames)
-
-
-def drain(socket: zmq.Socket[bytes], share: int, capacity: int) -> tuple[list[list[bytes]], int, bool]:
-    """Up to ``share`` messages, what they occupy (``capacity`` bytes and one message at most), and whether more may wait.
-
-    One message alone is the usual case, and asking whether another waits costs less than being refused it.
-    """
-    messages: list[list[bytes]] = []
-    receive = socket.recv
-    held = 0
-    try:
-        for number in range(share):
-            # As frames, since asking a frame whether another follows costs half as much as asking the socket.
-            frame = receive(zmq.NOBLOCK, copy=False, track=False)
-            frames = [frame.bytes]
-            while frame.more:
-                frame = receive(zmq.NOBLOCK, copy=False, track=False)
-                if len(frames) <= MAX_FRAMES:  # one more than there may be is enough to be rejected for it
-                    frames.append(frame.bytes)
-            messages.append(frames)
-            held += held_bytes(frames)
-            if held > capacity:
-                break
-            if number == 0 and not int(socket.getsockopt(zmq.EVENTS)) & _POLLIN:
-                return messages, held, False
-    except zmq.Again:
-        return messages, held, False
-    return messages, held, True
+def monitor_event(frames: list[bytes]) -> str | None:
+    """What a monitor message says: one of the three words above, or ``None``."""
+    return _EVENTS.get(int(parse_monitor_message(frames)["event"]))
