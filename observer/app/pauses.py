@@ -20,8 +20,8 @@ YOUNG, MIDDLE = 2_000, 50
 """New objects until the young are looked through, and how many such looks until the middle-aged are: for bursts only."""
 LOOK_SECONDS, LONGEST_REST = 0.1, 0.8
 LONG, SHORT = 0.002, 0.0005
-"""The rests between looks at the young, in seconds: the shorter, down to the first, while a look takes `LONG`, and up to the
-second while it is `SHORT`, so that a process with little to do is not woken for nothing."""
+"""The rests between looks at the young, in seconds: the shorter, down to the first, while one at the middle-aged takes `LONG`, and
+up to the second while it is `SHORT`, so that a process with little to do is not woken for nothing."""
 LOOKS = 5
 """Each how many looks the middle-aged are looked through too. Python counts what comes less what goes: where old readings
 make room for new ones its count stands still while the young become many, so the clock decides (and `relieve` in bursts)."""
@@ -55,7 +55,7 @@ class Pauses:
         self._tally = tally
         self._begun: float | None = None
         self._looks = 0
-        self._rest = LOOK_SECONDS
+        self.rest = LOOK_SECONDS
         self._waiting: deque[tuple[int, float, int]] = deque(maxlen=MOST_WAITING)
 
     def _collected(self, phase: str, info: dict[str, Any]) -> None:
@@ -88,13 +88,16 @@ class Pauses:
     def look(self) -> None:
         """Look through the young, in turn with the middle-aged, and tell what collections took since the last look."""
         self._looks += 1
-        begun = self._clock.now().mono
-        gc.collect(0 if self._looks % LOOKS else 1)
-        took = self._clock.now().mono - begun
-        if took > LONG:
-            self._rest = max(self._rest / 2, LOOK_SECONDS)
-        elif took < SHORT:
-            self._rest = min(self._rest * 2, LONGEST_REST)
+        if self._looks % LOOKS:
+            gc.collect(0)
+        else:
+            begun = self._clock.now().mono
+            gc.collect(1)
+            took = self._clock.now().mono - begun
+            if took > LONG:
+                self.rest = max(self.rest / 2, LOOK_SECONDS)
+            elif took < SHORT:
+                self.rest = min(self.rest * 2, LONGEST_REST)
         self.tell()
 
     async def run(self) -> None:
@@ -102,7 +105,7 @@ class Pauses:
         with self.short():
             warm, due = False, self._clock.now().mono + WARM_SECONDS
             while True:
-                await asyncio.sleep(self._rest)
+                await asyncio.sleep(self.rest)
                 self.look()
                 if self._clock.now().mono >= due:
                     if warm:

@@ -8,6 +8,7 @@ import gc
 from observer.app import pauses
 from observer.app.pauses import Pauses
 from observer.clock import SystemClock
+from router_contract.readings import Instant
 
 
 class Told:
@@ -91,3 +92,27 @@ async def test_a_run_looks_through_everything_when_it_is_due_and_ends_as_it_bega
     assert gc.get_freeze_count() == 0
     assert gc.get_threshold() == before
     assert gc.callbacks == callbacks
+
+
+class Scripted:
+    """A clock that moves on by so much each time that it is asked."""
+
+    def __init__(self, step: float) -> None:
+        self.step = step
+        self._mono = 0.0
+
+    def now(self) -> Instant:
+        self._mono += self.step
+        return Instant(self._mono, self._mono)
+
+
+def test_rests_are_long_while_there_is_little_to_look_at_and_short_again_when_there_is_much():
+    clock = Scripted(pauses.SHORT / 10)
+    watched = Pauses(clock, Told())
+    for _ in range(4 * pauses.LOOKS):
+        watched.look()
+    assert watched.rest == pauses.LONGEST_REST
+    clock.step = 2 * pauses.LONG
+    for _ in range(4 * pauses.LOOKS):
+        watched.look()
+    assert watched.rest == pauses.LOOK_SECONDS
