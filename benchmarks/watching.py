@@ -3,7 +3,7 @@
     python -m benchmarks.watching FILE... [--every SECONDS] [--listen ADDRESS]
 
 Beside the application itself run a clock of the loop's lag (a sleep of 10 ms, how late it wakes) and a stop watch around
-one in four steps of every task (thread CPU time, collections of garbage included), so the figures are a little too high
+one in sixteen steps of every task (thread CPU time, collections of garbage included), so the figures are a little too high
 rather than too low. It ends with its input.
 """
 
@@ -38,7 +38,7 @@ from router_contract.readings import Instant, ScrapeFailed
 from router_contract.targets import Target, TargetKey
 
 LAG_PERIOD = 0.01
-ONE_IN = 4
+ONE_IN = 16
 """One of so many steps of tasks is timed, in turn."""
 
 
