@@ -50,6 +50,7 @@ from observer.clock import Clock
 from observer.collect.api_probe import engine_members
 from observer.collect.fetch import Fetched, Fetcher
 from observer.collect.recording import Recorder
+from observer.collect.resolve import Resolver
 from observer.collect.router_view import router_members
 from observer.collect.scrape import TargetPool
 from observer.persist import StateError, StateFile
@@ -89,6 +90,7 @@ class Watcher:
         listen: str | None = None,
         recorder: Recorder | None = None,
         state: StateFile | None = None,
+        resolver: Resolver | None = None,
     ) -> None:
         self._settings, self._clock = settings, clock
         self._tape, self._lines = Tape(recorder), LastLines()
@@ -106,9 +108,8 @@ class Watcher:
             self.recall(key, stored)
         self._supervisor = Supervisor(clock)
         self._budget = budget(settings, file_limit())
-        self._fetcher = Fetcher(
-            clock, settings.body_limits, keep_alive=settings.scrape.keep_alive, reads=self._budget.reads
-        )
+        keep, reads = settings.scrape.keep_alive, self._budget.reads
+        self._fetcher = Fetcher(clock, settings.body_limits, keep_alive=keep, reads=reads, resolver=resolver)
         self._pool = TargetPool(
             fetcher=self._fetcher,
             sink=self,

@@ -50,9 +50,21 @@ class Fetcher:
     No redirect is followed, no cookie kept, no proxy taken from the environment, no body decompressed unbounded.
     """
 
-    def __init__(self, clock: Clock, limits: BodyLimits, *, keep_alive: float = 60.0, reads: int = 0) -> None:
-        """``reads`` bounds how many run at once and how many connections are open; 0 does not."""
-        self._resolver = Resolver(clock)
+    def __init__(
+        self,
+        clock: Clock,
+        limits: BodyLimits,
+        *,
+        keep_alive: float = 60.0,
+        reads: int = 0,
+        resolver: Resolver | None = None,
+    ) -> None:
+        """``reads`` bounds how many run at once and how many connections are open; 0 does not.
+
+        ``resolver``: who looks up names for every connection, whatever makes it; the system's without one. It is closed
+        with this.
+        """
+        self._resolver = Resolver(clock) if resolver is None else resolver
         self._keep_alive = keep_alive
         self._limits = limits
         self.shared = SharedBytes(limits.shared)

@@ -147,6 +147,20 @@ class Ledger:
         elif wrong is not None:
             self.saved_again += 1
 
+    def told(self, watcher: Watcher) -> str:
+        """What is shown of those that are waited for, the first five."""
+        now, shown = time.monotonic(), []
+        reports = [report for key in watcher.source.keys() if (report := watcher.source.deployment(key))]  # noqa: SIM118 - not a dict
+        targets = {target.status.member: target.status for report in reports for target in report.targets}
+        for name in sorted(self.waiting)[:5]:
+            engine, status = self._engines[name], targets.get(name)
+            found = "no target"
+            if status is not None:
+                found = f"{status.state.value}, {status.last_error or 'no error'}, read {status.age_seconds} s ago at {status.url}"
+            where = f"serves {engine.host}:{engine.port} as {engine.mode}"
+            shown.append(f"{name} (since {now - self.waiting[name]:.1f} s, {where}: {found})")
+        return "; ".join(shown)
+
     def check_flat(self, what: str, before: float, after: float, most: float) -> None:
         """Something that must not grow over the run."""
         if after - before > most:

@@ -107,8 +107,8 @@ class Soak:
             disk = Path(folder, "state")
             disk.mkdir()
             with small_disk(disk, real=self.mounts), FullDisk(disk / "state.sqlite", real=self.mounts) as state:
-                watcher = Watcher(settings, self.clock, listen="127.0.0.1:0", state=state)
-                watcher._fetcher._resolver = Resolver(self.clock, ttl=1.0, getaddrinfo=self.names.getaddrinfo)
+                names = Resolver(self.clock, ttl=1.0, getaddrinfo=self.names.getaddrinfo)
+                watcher = Watcher(settings, self.clock, listen="127.0.0.1:0", state=state, resolver=names)
                 if self.sabotage:
                     SABOTAGES[self.sabotage](watcher)
                 async with watcher:
@@ -190,7 +190,7 @@ class Soak:
             await asyncio.sleep(0.25)
             ledger.check(watcher)
         if ledger.waiting:
-            ledger.violated("not recovered", f"{sorted(ledger.waiting)[:5]} after 15 s")
+            ledger.violated("not recovered", f"{len(ledger.waiting)} after 15 s: {ledger.told(watcher)}")
         if ledger.faults["disk-full"] and not state.refused:
             ledger.violated("not tried", "the disk was full and nothing was refused")
         if ledger.samples < seconds / 4:

@@ -18,7 +18,7 @@ EVER = 1e6
 
 def _stale(watcher: Watcher) -> None:
     """Whatever was read once is fresh for ever."""
-    watcher.store._policy = msgspec.structs.replace(watcher.store._policy, fresh=EVER, expire=EVER)
+    watcher.store.policy = msgspec.structs.replace(watcher.store.policy, fresh=EVER, expire=EVER)
 
 
 def _eligible(watcher: Watcher) -> None:
