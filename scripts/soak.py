@@ -6,6 +6,7 @@ import argparse
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import uvloop
@@ -19,6 +20,7 @@ from tests.soak.run import Soak, figure, quiet  # noqa: E402 - after the path
 from tests.soak.sabotage import RULES, SABOTAGES  # noqa: E402 - after the path
 
 SABOTAGE_SECONDS, SABOTAGE_TARGETS, SABOTAGE_STREAMS = 24.0, 40, 10
+AT_ONCE = 2
 
 
 def main() -> int:
@@ -32,7 +34,8 @@ def main() -> int:
     parser.add_argument("--outside", help=argparse.SUPPRESS)  # the mount namespace this run has left
     asked = parser.parse_args()
     if asked.sabotage == "all":
-        return max(_in_a_process(name) for name in SABOTAGES)
+        with ThreadPoolExecutor(AT_ONCE) as at_once:
+            return max(at_once.map(_in_a_process, SABOTAGES))
     if asked.outside is None and (command := with_own_mounts(__file__, [*sys.argv[1:], f"--outside={namespace()}"])):
         os.execv(command[0], command)  # noqa: S606 - this program again, no shell
     mounts = asked.outside is not None and asked.outside != namespace()
