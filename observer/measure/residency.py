@@ -77,7 +77,7 @@ class BlockIndex:
         """Add blocks, each the parent of the next; False when the budget refused them."""
         if self.bytes > self.limit:
             return False
-        log, masks, bit = hold.log, hold.masks, hold.bit
+        log, masks = hold.log, hold.masks
         keys: Sequence[int]
         try:
             log.fromlist(hashes)  # type: ignore[arg-type]  # proves integers of the right range; leaves it as it was if not
@@ -89,16 +89,20 @@ class BlockIndex:
         if len(log) > hold.log_limit:
             self._maintain(hold, 4 * count + 64)
         if parent is not None:
-            if hold.holder.loose or not masks.get(parent, 0) & bit:  # type: ignore[arg-type]  # bytes are simply not found
+            if hold.loose or not masks.get(parent, 0) & hold.bit:  # type: ignore[arg-type]  # bytes are simply not found
                 self._link(hold, keys, hold.plane.key(parent))
         elif hold.holder.children:
             self._anchor_all(hold, keys)
         before = len(masks)
         # All keys in one call, without a step of the interpreter for each: most events have new blocks only.
-        found = list(map(masks.setdefault, keys, repeat(bit)))
+        all(map(hold.put, keys, hold.bits))
         fresh = len(masks) - before
-        hold.held += fresh if fresh == count else fresh + self._store_known(hold, keys, found, fresh)
-        self.bytes += fresh * UNIQUE_BYTES + count * LOG_BYTES
+        if fresh == count:
+            hold.held += count
+            self.bytes += count * (UNIQUE_BYTES + LOG_BYTES)
+        else:
+            hold.held += fresh + self._store_known(hold, keys, list(map(masks.__getitem__, keys)), fresh)
+            self.bytes += fresh * UNIQUE_BYTES + count * LOG_BYTES
         return True
 
     def _store_known(self, hold: Hold, keys: Sequence[int], found: Sequence[int], fresh: int) -> int:
