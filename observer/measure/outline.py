@@ -16,7 +16,7 @@ from observer.measure.shape import Family, Limits
 
 _DECLARED = re.compile(
     # Both lines of one family, whole, as most programs write them: what does not match is read line by line.
-    rb"^# HELP ([a-zA-Z_:][a-zA-Z0-9_:]*) [^\n]*\n# TYPE \1 ([a-z]+)$",
+    r"^# HELP ([a-zA-Z_:][a-zA-Z0-9_:]*) [^\n]*\n# TYPE \1 ([a-z]+)$",
     re.MULTILINE,
 )
 
@@ -68,8 +68,9 @@ class Memory:
 
     def _read_outline(self, special: list[bytes]) -> Outline:
         """The outline of new special lines. Nearly every body has a HELP and a TYPE line of each family, no others."""
-        found = _DECLARED.findall(b"\n".join(special))
-        types = {name.decode(): kind.decode() for name, kind in found}
+        # A character for each byte: names and types are ASCII, whatever the texts between them are.
+        found = _DECLARED.findall(b"\n".join(special).decode("latin-1"))
+        types: dict[str, str] = dict(found)
         if 2 * len(found) != len(special) or len(types) != len(found):
             return self._read_each(special)
         pairs = self._headings(list(types))

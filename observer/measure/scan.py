@@ -167,7 +167,7 @@ class Scan:
         found: dict[int, Rows] = {}
         fresh: list[Segment] = []
         for family, first, last, begin, stop in self._wanted_segments():
-            if last - first > limits.family_series or any(first <= index < last for index in long):
+            if last - first > limits.family_series or (long and any(first <= index < last for index in long)):
                 continue
             text = self.body[begin : stop - 1]
             rows = Rows.repeated(family, first, last, text, known)
@@ -226,7 +226,7 @@ class Scan:
     def _are_of(self, family: str, names: set[str]) -> bool:
         """Whether these are sample names of a family of its type."""
         suffixes = _SUFFIXES.get(self.types.get(family, ""), _UNDECLARED)
-        return all(name.startswith(family) and name[len(family) :] in suffixes for name in names)
+        return names <= {family + suffix for suffix in suffixes}
 
     def _take(self, family: str, first: int, last: int) -> bool:
         """Take a segment as samples of one family; False, and nothing taken, where a closer look is needed."""

@@ -74,8 +74,8 @@ def _cut(text: bytes, count: int) -> tuple[list[bytes], Sequence[bytes]]:
 
     Whether there is such a blank is for the caller to see: there may be less of both.
     """
-    # Cut behind every blank and newline. As many blanks as lines and no newline behind a blank's text: one in each line.
-    pieces = text.replace(b"\n", b"\n\0").replace(b" ", b" \0").split(b"\0")
+    # As many blanks as lines: one in each line, or there are beginnings that do not end in a blank outside of quotes.
+    pieces = text.replace(b" ", b" \n").split(b"\n")
     if len(pieces) == 2 * count:
         return pieces[::2], pieces[1::2]
     heads, blanks, numbers = zip(*map(bytes.rpartition, text.split(b"\n"), repeat(b" ")), strict=True)

@@ -417,5 +417,5 @@ def test_pairs_of_headers_are_read_as_each_line_by_itself(lines):
     body = b"".join(lines)
     found = outcome(Reader(["a", "b"], layouts=0), body)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("observer.measure.outline._DECLARED", re.compile(rb"\A\Zx"))
+        patch.setattr("observer.measure.outline._DECLARED", re.compile(r"\A\Zx"))
         assert found == outcome(Reader(["a", "b"], layouts=0), body)
