@@ -167,7 +167,10 @@ class Rows:
                 self.names.add(names[structure])
             else:
                 name, prefix = self._unusual(line, structure, first + index, known)
-                structure = structure if structure in names else prefix
+                # Only what begins as the lines that the structure stands for may count as one of them: the same series can
+                # be written otherwise, and is found by that there are more structures than names.
+                same = structure in names and prefix.endswith(b'"} ') and b"\\" not in prefix
+                structure = structure if same else prefix
                 self.names.add(name)
             prefixes.append(prefix)
             texts.append(line[len(prefix) :])

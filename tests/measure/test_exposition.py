@@ -495,6 +495,40 @@ def test_a_fault_of_a_family_nobody_wants_is_nobodys():
     assert [problem.kind for problem in shape.problems] == [ProblemKind.TYPE_MISSING]
 
 
+OTHERWISE = [
+    'a{x="1"}2',
+    'a{x="1"}\t2',
+    'a{x="1",} 2',
+    'a{x="1" } 2',
+    'a{ x="1"} 2',
+    'a{x= "1"} 2',
+    'a {x="1"} 2',
+    'a{"x"="1"} 2',
+    '{"a",x="1"} 2',
+    'a{x="1"} 2 # {t="u"} 1',
+    'a{x="1"}2 1700000000000',
+]
+
+
+@pytest.mark.parametrize("between", ["", "# HELP b text\n"], ids=["together", "apart"])
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("line", OTHERWISE)
+def test_a_series_written_in_another_way_is_the_same_series(line, before, between):
+    usual = 'a{x="0"} 5\na{x="1"} 3\n'
+    parts = [f"{line}\n", usual] if before else [usual, f"{line}\n"]
+    reader = Reader(["a"])
+    reader.read(usual.encode())
+    reading = reader.read(parts[0].encode() + parts[1].encode())
+    assert {problem.kind for problem in reading.shape.problems} == {ProblemKind.UNEQUAL_DUPLICATES}
+    reading = Reader(["a"]).read(f"# HELP a text\n{parts[0]}{between}{parts[1]}".encode())
+    assert reading.shape.unreadable == {"a"}
+
+
+def test_a_value_escaped_in_another_way_is_the_same_value():
+    reading = first(b'a{x="\\\\q"} 2\na{x="\\q"} 3\n', ["a"])
+    assert [problem.kind for problem in reading.shape.problems] == [ProblemKind.UNEQUAL_DUPLICATES]
+
+
 def test_equal_duplicates_that_are_nan_or_stamped_fold():
     reading = first(b'a NaN 5\na NaN 5\na{x="1"} 2\n', ["a"])
     assert reading.shape.kept == 2
