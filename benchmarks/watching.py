@@ -3,8 +3,9 @@
     python -m benchmarks.watching FILE... [--every SECONDS] [--listen ADDRESS]
 
 Beside the application itself run a clock of the loop's lag (a sleep of 10 ms, how late it wakes) and a stop watch around
-one in sixteen steps of every task (thread CPU time, collections of garbage included), so the figures are a little too high
-rather than too low. It ends with its input.
+one in sixteen steps (thread CPU time, collections of garbage included): of the tasks that live long every sixteenth, of
+those that are made for one read all steps of every sixteenth task. So the figures are a little too high rather than too
+low. It ends with its input.
 """
 
 from __future__ import annotations
@@ -68,18 +69,19 @@ class Bins:
 
 
 class Stopwatch(Coroutine[Any, Any, Any]):
-    """A coroutine, one in `ONE_IN` of whose steps is timed: reading a thread's clock is a call into the kernel."""
+    """A coroutine, one in ``every`` of whose steps is timed: reading a thread's clock is a call into the kernel."""
 
-    __slots__ = ("_inner", "_number", "_tell")
+    __slots__ = ("_every", "_inner", "_number", "_tell")
 
-    def __init__(self, inner: Coroutine[Any, Any, Any], tell: Callable[[float], None], number: int) -> None:
+    def __init__(self, inner: Coroutine[Any, Any, Any], tell: Callable[[float], None], number: int, every: int) -> None:
         self._inner = inner
         self._tell = tell
         self._number = number
+        self._every = every
 
     def send(self, value: Any) -> Any:
         self._number += 1
-        if self._number % ONE_IN:
+        if self._number % self._every:
             return self._inner.send(value)
         begun = time.thread_time()
         try:
@@ -152,15 +154,24 @@ class Watched(Watcher):
         self.costs.add("late", abs((at.mono - offset(target.key, self.period) + half) % self.period - half))
 
 
-def timed(tell: Callable[[float], None]) -> Callable[..., asyncio.Task[Any]]:
-    """For ``set_task_factory``: tasks whose steps are timed."""
+class Timing:
+    """For ``set_task_factory``: tasks whose steps are timed.
 
-    begins = itertools.count()
+    While ``starting`` tasks are taken for those that live as long as the observer; later ones are made for a read.
+    """
 
-    def make(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        return asyncio.Task(Stopwatch(coro, tell, next(begins)), loop=loop, **options)
+    def __init__(self, tell: Callable[[float], None]) -> None:
+        self.starting = True
+        self._tell = tell
+        self._numbers = itertools.count()
 
-    return make
+    def __call__(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        number = next(self._numbers)
+        if self.starting:
+            coro = Stopwatch(coro, self._tell, number, ONE_IN)
+        elif not number % ONE_IN:
+            coro = Stopwatch(coro, self._tell, 0, 1)
+        return asyncio.Task(coro, loop=loop, **options)
 
 
 async def measure_lag(costs: Costs) -> None:
@@ -182,12 +193,14 @@ async def run(files: list[Path], every: float, listen: str) -> None:
     ended = asyncio.Event()
     loop.add_reader(sys.stdin.fileno(), lambda: ended.set() if not sys.stdin.readline() else None)
     gc.callbacks.append(costs.collection)
-    loop.set_task_factory(timed(lambda seconds: costs.add("steps", seconds)))
+    timing = Timing(lambda seconds: costs.add("steps", seconds))
+    loop.set_task_factory(timing)
     async with Watched(configuration.settings, SystemClock(), listen=listen) as watcher:
         watcher.costs, watcher.period = costs, configuration.settings.scrape.period
         watcher.supervise("keep collections short", Pauses(SystemClock(), watcher.tally).run)
         watcher.supervise("measure the lag beside the observer", lambda: measure_lag(costs))
         await watcher.watch(configuration.deployments)
+        timing.starting = False
         begun, targets = time.monotonic(), sum(1 for each in configuration.deployments for _ in each.targets())
         print(json.dumps({"url": watcher.url, "targets": targets, "before": begin_memory}), flush=True)
         while not ended.is_set():

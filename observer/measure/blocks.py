@@ -133,7 +133,7 @@ class StreamBlocks:
         hashes = event.block_hashes
         if not hashes:
             return False
-        is_bytes = isinstance(hashes[0], bytes)
+        is_bytes = type(hashes[0]) is bytes
         key = (is_bytes, event.block_size, event.medium, event.group_idx)
         hold = self._holds.get(key)
         if hold is None:
