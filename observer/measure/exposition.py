@@ -202,9 +202,13 @@ def _is_exposition(scan: Scan) -> bool:
 
 
 def _repeats(scan: Scan, good: dict[str, Rows]) -> bool:
-    """Whether the next body may be read by this one's layout: nothing in it depended on more than its lines' names."""
+    """Whether the next body may be read by this one's layout: nothing in it depended on more than its lines' names.
+
+    A body that is an exposition only because one of its unwanted lines can be read is none any more without that one.
+    """
     return (
-        not scan.outline.samples
+        bool(scan.rows or scan.types or scan.outline.ended)
+        and not scan.outline.samples
         and not scan.broken
         and not scan.truncated
         and all(len(rows.runs) == 1 and not rows.folded for rows in good.values())

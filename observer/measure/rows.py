@@ -203,8 +203,9 @@ class Rows:
         if len(found.labels) > known.labels:
             raise LineError(ProblemKind.TOO_LARGE, f"{len(found.labels)} labels, at most {known.labels}", index)
         known.learn(structure, line, found.name)
+        # Behind braces a number may follow at once (``a{}12``): only a blank is no part of it.
         blank = line[found.end : found.end + 1]
-        return found.name, line[: found.end + (blank == b" " or not found.labels)]
+        return found.name, line[: found.end + (blank == b" " or (blank == b"\t" and not found.labels))]
 
     @staticmethod
     def _check_label_values(prefixes: list[bytes], first: int, most: int) -> None:

@@ -84,6 +84,7 @@ class Scan:
         if not closed:
             self._check_end()
         for family, rows in self.rows.items():
+            self._compare_names(family, rows)
             self._finish(family, rows)
 
     def _walk(self) -> None:
@@ -197,7 +198,10 @@ class Scan:
         return self.body.startswith(text, begin) and self.body.count(b"\n" + text, begin, end) == last - first - 1
 
     def _owner_at(self, index: int) -> str | None:
-        """The wanted family of the sample line at an index, as far as its name can be read."""
+        """The wanted family of the sample line at an index: by its name, else that in whose block it stands.
+
+        Whose line without a readable name is cannot be told, and a family that lacks one of its lines must not look whole.
+        """
         line = self.line(index)
         found = NAME.match(line, len(line) - len(line.lstrip()))
         if found is not None:
@@ -205,7 +209,7 @@ class Scan:
         try:
             return self._family_of(parse_key(line)[0])
         except LineError:
-            return None
+            return self._heading.family if self._heading is not None and self._heading.wanted else None
 
     def _family_of(self, name: str) -> str | None:
         """The wanted family a sample name belongs to, ``None`` for any other."""
@@ -271,6 +275,14 @@ class Scan:
         if family in self.memory.wanted:
             self.broken.setdefault(family, Problem(family=family, kind=kind, detail=detail, line=index + 1))
 
+    def _compare_names(self, family: str, rows: Rows) -> None:
+        """Break families of which one has samples with the name of the other: two blocks of one name, two writers."""
+        for other in rows.names & self.rows.keys() - {family}:
+            if other in self.rows[other].names:
+                for each in (family, other):
+                    detail = f"samples named {other} stand under {family} and under {other}"
+                    self._break(each, ProblemKind.INTERLEAVED, detail, self.rows[each].runs[0][0])
+
     def _finish(self, family: str, rows: Rows) -> None:
         limits, line = self.memory.limits, rows.runs[0][0] if rows.runs else 0
         if rows.bytes > limits.family_bytes:
@@ -304,9 +316,10 @@ class Scan:
         """
         index = self.count - 1
         line = self.line(index)
-        owner = self._owner_at(index)
+        comment = line.lstrip()[:1] == b"#"
+        owner = None if comment else self._owner_at(index)
         open_family = self._heading.family if self._heading is not None else None
-        if line.lstrip()[:1] == b"#":
+        if comment:
             self.truncated = line.rstrip() != b"# EOF"
             heading = self.outline.headings[-1]
             open_family = heading.family if heading is not None else None

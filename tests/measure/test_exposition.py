@@ -234,6 +234,12 @@ def test_an_exposition_without_the_wanted_is_one(body):
 
 READABLE = [
     # id, body, wanted, rows
+    (
+        "numbers right behind braces without labels",
+        b'# TYPE a gauge\na{}12\n# TYPE b gauge\n b { }34.5\n# TYPE c gauge\n{"c"}56\n# TYPE d gauge\nd{}\t7.0\n',
+        ["a", "b", "c", "d"],
+        [("a", (), 12.0), ("b", (), 34.5), ("c", (), 56.0), ("d", (), 7.0)],
+    ),
     ("CRLF", b'# TYPE a gauge\r\na{x="1"} 5\r\n', ["a"], [("a", (("x", "1"),), 5.0)]),
     ("BOM", b"\xef\xbb\xbfa 5\n", ["a"], [("a", (), 5.0)]),
     ("no newline after an unwanted line", b"# TYPE a gauge\na 5\nb 6", ["a"], [("a", (), 5.0)]),
