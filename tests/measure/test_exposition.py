@@ -340,6 +340,20 @@ BROKEN = [
     ("a TYPE line without a type", b"# TYPE a\na 1\nb 1\n", ["a", "b"], ("a", "Malformed", 1), ["b"]),
     ("not UTF-8 in a wanted family", b'a{x="\xff"} 1\nb 1\n', ["a", "b"], ("a", "BadEncoding", 1), ["b"]),
     ("not UTF-8 in a quoted name's line", b'b 1\n{"a",x="\xff"} 1\n', ["a", "b"], None, ["b"]),
+    (
+        "a line without a readable name among its own",
+        b'# TYPE b gauge\nb 1\n# TYPE a gauge\na{x="1"} 1\n{"a",x=} 2\na{x="3"} 3\n',
+        ["a", "b"],
+        ("a", "Malformed", 5),
+        ["b"],
+    ),
+    (
+        "a line that is only a number among its own",
+        b'# TYPE b gauge\nb 1\n# TYPE a gauge\na{x="1"} 1\n2.0\n',
+        ["a", "b"],
+        ("a", "Malformed", 5),
+        ["b"],
+    ),
     ("interleaved", b'a{x="1"} 1\nb 1\na{x="2"} 1\n', ["a", "b"], ("a", "Interleaved", 3), ["b"]),
     (
         "interleaved with a family nobody wants",
@@ -417,6 +431,25 @@ def test_a_fault_costs_its_family_and_is_named(body, wanted, problem, left):
         found = [(each.family, each.kind, each.line) for each in shape.problems if each.family in shape.unreadable]
         assert found == ([problem] if problem else [])
         assert all(each.detail for each in shape.problems)
+
+
+def test_two_families_with_samples_of_one_name_are_two_writers_and_neither_is_read():
+    body = b"# TYPE a counter\na_total 1\n# TYPE b gauge\nb 1\n# TYPE a_total counter\na_total{x=\"1\"} 2\n"
+    reader = Reader(["a", "a_total", "b"])
+    for _ in range(2):
+        shape = reader.read(body).shape
+        assert list(shape.families) == ["b"]
+        assert [(each.family, each.kind, each.line) for each in shape.problems] == [
+            ("a", "Interleaved", 2),
+            ("a_total", "Interleaved", 6),
+        ]
+
+
+def test_a_body_without_a_readable_line_is_no_exposition_however_it_was_read_before():
+    reader = Reader(["b"])
+    assert isinstance(reader.read(b"a 1\n"), Reading)
+    assert isinstance(reader.read(b"a 1,\n"), NotRead)
+
 
 
 def test_a_long_line_of_an_unwanted_family_costs_nothing():
