@@ -95,7 +95,8 @@ class PodValues:
         if not windows or any(found.increase > 0 for found in windows):
             return False
         for name in table.idle_levels if table else ():
-            if not self.has(name):
+            found = self.of(name)
+            if not found or any(value.missing is not None for value in found):
                 return False
         return not any((value.value or 0) > 0 for name in BUSY_SIGNALS for value in self.of(name))
 

@@ -56,14 +56,13 @@ class Measured(msgspec.Struct, frozen=True):
             if number is not None:
                 yield self._key(target, values[0]), 0 + number  # a sum, as below: no zero has a sign
             return
-        groups: dict[tuple[str, ...], list[float]] = {}
+        groups: dict[tuple[str, ...], list[float | None]] = {}
         for value in values:
-            number = self._number(value)
-            if number is not None:
-                groups.setdefault(self._key(target, value), []).append(number)
+            groups.setdefault(self._key(target, value), []).append(self._number(value))
         for key, parts in groups.items():
-            total = sum(parts)
-            yield key, total / len(parts) if self.combine is Combine.WEIGH else total
+            known = [part for part in parts if part is not None]
+            if len(known) == len(parts):  # a sum of which a part is not known is none
+                yield key, sum(known) / len(known) if self.combine is Combine.WEIGH else sum(known)
 
     def _key(self, target: TargetView, value: SignalValue) -> tuple[str, ...]:
         labels = dict(value.labels)

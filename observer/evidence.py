@@ -187,8 +187,16 @@ def _work(frame: Frame) -> dict[str, float | None]:
         for labels, value in frame.numbers(signal):
             of = parts.setdefault(dict(labels).get("rank", "0"), {})
             of[signal] = of.get(signal, 0.0) + value
-    totals = {rank: (sum(of.values()), len(of) == len(LOAD)) for rank, of in parts.items()}
+    gaps = {rank for signal in LOAD for rank in _unknown(frame, signal)}
+    totals = {rank: (sum(of.values()), len(of) == len(LOAD) and rank not in gaps) for rank, of in parts.items()}
     return {rank: total if whole or total > 0 else None for rank, (total, whole) in totals.items()}
+
+
+def _unknown(frame: Frame, signal: str) -> frozenset[str]:
+    """The ranks that have a level of this signal which tells no number, beside others that may tell one."""
+    if len(frame.numbers(signal)) == len(frame.view.levels.of_signal.get(signal, ())):
+        return frozenset()
+    return frozenset(dict(labels).get("rank", "0") for labels, _ in frame.gaps(signal))
 
 
 def _watched(before: RankEvidence | None, first: Instant | None, record: Record) -> Instant | None:
@@ -239,16 +247,21 @@ def circuits(record: Record | None) -> CircuitReading | None:
     """The circuits of a router's last metrics read; ``None`` when its metrics were never read."""
     if record is None or record.frame is None or record.read_at is None:
         return None
-    series = record.frame.series
-    return router_series.circuit_reading(record.read_at, series(router_series.CIRCUIT), series(router_series.OUTCOMES))
+    frame, names = record.frame, (router_series.CIRCUIT, router_series.OUTCOMES)
+    return router_series.circuit_reading(record.read_at, *map(frame.series, names), whole=_whole(frame, names))
 
 
 def endpoint_series(record: Record | None) -> EndpointSeries | None:
     """The endpoints that an llm-d router's last metrics read names; ``None`` when its metrics were never read."""
     if record is None or record.frame is None or record.read_at is None:
         return None
-    series = record.frame.series
-    return router_series.endpoint_series(record.read_at, series(router_series.QUEUE), series(router_series.READY))
+    frame, names = record.frame, (router_series.QUEUE, router_series.READY)
+    return router_series.endpoint_series(record.read_at, *map(frame.series, names), whole=_whole(frame, names))
+
+
+def _whole(frame: Frame, signals: Iterable[str]) -> bool:
+    """Whether all that a body has of these signals was read, so that what is not there is not exported either."""
+    return not any(signal in frame.plan.unreadable or frame.gaps(signal) for signal in signals)
 
 
 COMPUTED = (
@@ -264,18 +277,20 @@ def computed_tokens(record: Record, rank: int) -> float | None:
     if frame is None:
         return None
     for row in COMPUTED:
-        found = [
-            sum(
-                number
-                for labels, number in frame.numbers(signal)
-                if dict(labels).get("rank", "0") == str(rank) and dict(labels).get(label, "") == value
-            )
-            for signal, label, value in row
-            if frame.numbers(signal)
-        ]
-        if len(found) == len(row):
-            return sum(found)
+        found = [_counted(frame, signal, label, value, str(rank)) for signal, label, value in row]
+        known = [each for each in found if each is not None]
+        if len(known) == len(row):
+            return sum(known)
     return None
+
+
+def _counted(frame: Frame, signal: str, label: str, value: str, rank: str) -> float | None:
+    """What one rank counted of a signal under one value of a label; ``None`` where a part of it, or all, is not told."""
+    here = [(dict(labels), number) for labels, number in frame.numbers(signal)]
+    here = [(labels, number) for labels, number in here if labels.get("rank", "0") == rank]
+    if not here or rank in _unknown(frame, signal):
+        return None
+    return sum(number for labels, number in here if labels.get(label, "") == value)
 
 
 def freshness(records: Iterable[tuple[str, Record]], now: Instant) -> tuple[TargetFreshness, ...]:

@@ -28,21 +28,28 @@ class Labelled(Protocol):
         ...
 
 
-def circuit_reading(at: Instant, circuits: Iterable[Labelled], outcomes: Iterable[Labelled]) -> CircuitReading:
+def circuit_reading(
+    at: Instant, circuits: Iterable[Labelled], outcomes: Iterable[Labelled], *, whole: bool = True
+) -> CircuitReading:
     """The circuits of one good read of a router's metrics port, from the series of `CIRCUIT` and `OUTCOMES`.
 
-    Call it for every read that was good, with no series too: "read, and none is exported" is not "not read".
+    Call it for every read that was good, with no series too: "read, and none is exported" is not "not read". ``whole``
+    is False where some of these series are there and could not be read.
     """
     states = {worker: each.value for each in circuits if (worker := _label(each, "worker")) and each.value is not None}
     finished = {_label(each, "worker") for each in outcomes if each.value}
-    return CircuitReading(states=tuple(sorted(states.items())), finished=tuple(sorted(finished - {""})), at=at)
+    return CircuitReading(
+        states=tuple(sorted(states.items())), finished=tuple(sorted(finished - {""})), at=at, whole=whole
+    )
 
 
-def endpoint_series(at: Instant, queues: Iterable[Labelled], ready: Iterable[Labelled]) -> EndpointSeries:
-    """llm-d's endpoints of one good read, from the series of `QUEUE` and `READY`."""
+def endpoint_series(
+    at: Instant, queues: Iterable[Labelled], ready: Iterable[Labelled], *, whole: bool = True
+) -> EndpointSeries:
+    """llm-d's endpoints of one good read, from the series of `QUEUE` and `READY`; ``whole`` as in `circuit_reading`."""
     names = {name for each in queues if each.value is not None and (name := _label(each, "endpoint"))}
     counts = [each.value for each in ready if each.value is not None]
-    return EndpointSeries(endpoints=tuple(sorted(names)), ready=sum(counts) if counts else None, at=at)
+    return EndpointSeries(endpoints=tuple(sorted(names)), ready=sum(counts) if counts else None, at=at, whole=whole)
 
 
 def _label(each: Labelled, name: str) -> str:

@@ -252,8 +252,9 @@ def join_circuits(rows: Iterable[WorkerRow], reading: CircuitReading | None) -> 
         circuit = Circuit.UNKNOWN
         if row.url in states:
             circuit = _CIRCUITS.get(states[row.url], Circuit.UNKNOWN)
-        elif reading is not None and row.url not in finished:
-            # the breaker's series is created by the first finished request: until then nothing can have opened it
+        elif reading is not None and reading.whole and row.url not in finished:
+            # The breaker's series is created by the first finished request: until then nothing can have opened it.
+            # Where some series could not be read it may be one of those.
             circuit = Circuit.CLOSED
         joined.append(msgspec.structs.replace(row, circuit=circuit, in_selection=_selection(row, circuit)))
     return tuple(joined)
@@ -270,8 +271,13 @@ def _selection(row: WorkerRow, circuit: Circuit) -> bool | None:
 def rows_from_series(series: EndpointSeries) -> tuple[WorkerRow, ...]:
     """llm-d's rows from its series. Selection is known only when as many endpoints are fresh as there are endpoints.
 
-    Raises `ViewError` when the gauge of fresh endpoints is absent or claims endpoints that no series names.
+    Raises `ViewError` when the gauge of fresh endpoints is absent or claims endpoints that no series names, and when
+    some of the series could not be read.
     """
+    if not series.whole:
+        raise ViewError(
+            "some of the endpoint series cannot be read: an endpoint that none of the others names is not gone"
+        )
     if series.ready is None:
         raise ViewError("the ready-endpoints gauge is absent: an empty endpoint list cannot be told from an unread one")
     names = sorted(set(series.endpoints))

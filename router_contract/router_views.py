@@ -112,25 +112,29 @@ class CircuitReading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``states`` are wire numbers: 0 closed, 1 open, 2 half-open, -1 after removal. ``finished`` names the workers that
     have finished a request: for them an absent series is no longer "not yet". ``at`` is when the port was read;
-    without it nobody can say that the reading is fresh.
+    without it nobody can say that the reading is fresh. Where it is not ``whole`` some of the series could not be read:
+    then one that is not here may be there.
     """
 
     states: tuple[tuple[str, float], ...] = ()
     finished: tuple[str, ...] = ()
     at: Instant | None = None
+    whole: bool = True
 
 
 class EndpointSeries(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """llm-d's series of one read: endpoint names of the per-endpoint gauge and the number of fresh ones.
 
     ``ready`` is ``None`` when the gauge is absent. ``inflight`` comes from the plugin state where it may be read.
-    ``at`` is when the port was read; without it nobody can say that the reading is fresh.
+    ``at`` is when the port was read; without it nobody can say that the reading is fresh. ``whole`` as in
+    `CircuitReading`.
     """
 
     endpoints: tuple[str, ...] = ()
     ready: float | None = None
     inflight: tuple[tuple[str, float], ...] = ()
     at: Instant | None = None
+    whole: bool = True
 
 
 def worker_address(told: str) -> tuple[str, str, int | None, int | None]:

@@ -352,3 +352,63 @@ def test_since_when_routers_count_requests() -> None:
     assert (third.router_inflight, third.inflight_since) == (0.0, None)
     last = evidence.with_told(third, third, {}, {}, at(12))
     assert (last.router_inflight, last.inflight_since) == (None, None)
+
+
+CIRCUITS = (
+    '# TYPE vllm_router_cb_state gauge\nvllm_router_cb_state{worker="http://h:1"} 1\n'
+    '# TYPE vllm_router_cb_outcomes_total counter\nvllm_router_cb_outcomes_total{worker="http://h:1",outcome="failure"} 3\n'
+)
+
+
+def circuits_of(text: str) -> tuple[tuple[tuple[str, float], ...], bool]:
+    of = routed("a", routers=("r",))
+    kept = store()
+    kept.set_deployments((of,), at(0))
+    take(kept, of, "r", text.encode(), 3.0)
+    found = evidence.circuits(kept.record(key("r", 9000, Component.ROUTER)))
+    assert found is not None
+    return found.states, found.whole
+
+
+def test_circuits_that_cannot_be_read_are_not_circuits_that_are_not_exported() -> None:
+    assert circuits_of(CIRCUITS) == ((("http://h:1", 1.0),), True)
+    assert circuits_of("# TYPE vllm_router_requests_total counter\nvllm_router_requests_total 1\n") == ((), True)
+    cut = CIRCUITS[: CIRCUITS.index("} 1")]
+    assert circuits_of("# TYPE vllm_router_requests_total counter\nvllm_router_requests_total 1\n" + cut) == ((), False)
+    assert circuits_of(CIRCUITS.replace("} 1", "} one").replace("} 3", "} three")) == ((), False)
+    assert circuits_of(CIRCUITS.replace("} 1", "} NaN")) == ((), False)
+
+
+def test_work_of_a_rank_is_not_known_while_a_part_of_it_is_not() -> None:
+    def work(running: str, waiting: str) -> float | None:
+        second = f'vllm:num_requests_running{{engine="0",model_name="b"}} {running}\n'
+        found = seen(
+            filled(
+                (
+                    1.0,
+                    body(running=0, more=f"{WAITING}{waiting}\n").replace(
+                        b"# TYPE vllm:prompt", second.encode() + b"# TYPE vllm:prompt"
+                    ),
+                )
+            ),
+            ONE,
+        )
+        return {each.rank: each.work for each in found.ranks}["0"]
+
+    assert work("0", "0") == 0.0
+    assert work("NaN", "0") is None
+    assert work("NaN", "2") == 2.0
+
+
+def test_computed_tokens_are_of_a_rank_that_tells_them_all() -> None:
+    source = '# TYPE vllm:prompt_tokens_by_source_total counter\nvllm:prompt_tokens_by_source_total{engine="0",source="local_compute"} %s\n'
+    generated = '# TYPE vllm:generation_tokens_total counter\nvllm:generation_tokens_total{engine="0"} 5\n'
+
+    def told(number: str, rank: int = 0) -> float | None:
+        record = filled((1.0, body(more=source % number + generated))).record(key("a", 8000))
+        assert record is not None
+        return evidence.computed_tokens(record, rank)
+
+    assert told("7") == 12.0
+    assert told("NaN") is None
+    assert told("7", rank=1) is None

@@ -115,9 +115,12 @@ class Rows:
             raise LineError(ProblemKind.TOO_LARGE, f"a line of more than {known.line_bytes} bytes", first)
         if not text.isascii():
             cls._check_encoding(lines, first)
-        structures, texts = rows._check(lines, first, known, plain=b"\\" not in text)
-        rows.structures.update(structures)
-        rows.values, rows.stamps = _values(lines, texts, first)
+        try:
+            structures, texts = rows._check(lines, first, known, plain=b"\\" not in text)
+            rows.structures.update(structures)
+            rows.values, rows.stamps = _values(lines, texts, first)
+        except LineError as error:
+            raise _first_fault(lines, first, error) from None
         return rows.placed(family, first, rows.bytes, known, unique=len(set(rows.prefixes)) == len(rows.prefixes))
 
     @classmethod
@@ -249,6 +252,17 @@ class Rows:
             self.prefixes = [self.prefixes[row] for row in kept]
             self.values = self.values[kept]
             self.stamps = [self.stamps[row] for row in kept] if self.stamps else []
+
+
+def _first_fault(lines: list[bytes], first: int, error: LineError) -> LineError:
+    """The first fault of lines with this one: which is met first depends on the structures that are known by then."""
+    for index, line in enumerate(lines[: error.index - first]):
+        try:
+            parse_line(line)
+        except LineError as found:
+            found.index = first + index
+            return found
+    return error
 
 
 def _values(lines: list[bytes], texts: Sequence[bytes], first: int) -> tuple[Floats, list[float | None]]:

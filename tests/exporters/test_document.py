@@ -143,6 +143,20 @@ ENGINE_CASES = {
         },
         False,
     ),
+    "a rank whose work in hand is not known is not idle": (
+        Pods().pod(
+            "p", *idle_vllm(gone("requests-running", MissingCode.NOT_FINITE, rank="1"), gauge("requests-running", 0.0))
+        ),
+        {
+            ("p", "wire:requests-running", "NotFinite"),
+            ("p", "wire:time-to-first-token", "NoObservations"),
+            ("p", "wire:inter-token-latency", "NoObservations"),
+            ("p", "wire:time-per-output-token", "NoObservations"),
+            ("p", "local-prefix", "NoQueries"),
+            NO_STORE,
+        },
+        True,
+    ),
     "idle but no ttft": (
         Pods().pod("p", *idle_vllm(without=("time-to-first-token",))),
         {

@@ -22,13 +22,29 @@ from exporters.family import Family, FamilyType
 from exporters.prometheus import Format, Renderer, negotiate, numbers
 from exporters.self_metrics import OK, SelfMetrics
 from exporters.snapshot import Snapshot, snapshot
-from router_contract.readings import Histogram, State
+from router_contract.readings import Histogram, MissingCode, State
 from router_contract.signals import SIGNALS, Kind
 from router_contract.verdicts import RoleMeasurement, TargetState
 from tests.exporters.reports import WALL, Pods, counter, gauge, gone, hist, report, status
 
 EMPTY = Snapshot((), (), ())
 INF = float("inf")
+
+
+def test_a_sum_over_label_sets_is_absent_while_a_part_of_it_is_not_known():
+    def sums(*values):
+        shot = snapshot((report(Pods().pod("p", *values)),), ())
+        return [
+            value
+            for family in FAMILIES
+            if family.name.startswith("modeldeployment_requests_running")
+            for _, value in family.rows(shot)
+        ]
+
+    two = [gauge("requests-running", 3.0, model=model) for model in ("a", "b")]
+    assert sums(*two) == [6.0]
+    assert sums(two[0], gone("requests-running", MissingCode.NOT_FINITE, model="b")) == []
+    assert sums(two[0], replace(two[1], state=State.STALE)) == []
 
 
 class Collector:

@@ -152,6 +152,14 @@ def test_circuit_join(healthy, states, finished, circuit, selected):
     assert (row.circuit, row.in_selection) == (circuit, selected)
 
 
+def test_a_circuit_that_may_be_one_of_those_that_could_not_be_read_is_unknown():
+    rows = parse_workers(json.dumps({"workers": [{"url": URL, "is_healthy": True}]}).encode())
+    (row,) = join_circuits(rows, CircuitReading(whole=False))
+    assert (row.circuit, row.in_selection) == (Circuit.UNKNOWN, None)
+    (row,) = join_circuits(rows, CircuitReading(states=((URL, 0.0),), whole=False))
+    assert (row.circuit, row.in_selection) == (Circuit.CLOSED, True)
+
+
 def payload(**changes):
     worker = {
         "url": "http://10.0.0.1:8000",
@@ -327,6 +335,8 @@ def test_llm_d_absent_gauge_is_not_an_empty_list():
         rows_from_series(EndpointSeries())
     with pytest.raises(ViewError, match="no per-endpoint series"):
         rows_from_series(EndpointSeries(ready=2.0))
+    with pytest.raises(ViewError, match="cannot be read"):
+        rows_from_series(EndpointSeries(ready=0.0, whole=False))
 
 
 def test_plugin_state():
