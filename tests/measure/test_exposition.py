@@ -434,7 +434,7 @@ def test_a_fault_costs_its_family_and_is_named(body, wanted, problem, left):
 
 
 def test_two_families_with_samples_of_one_name_are_two_writers_and_neither_is_read():
-    body = b"# TYPE a counter\na_total 1\n# TYPE b gauge\nb 1\n# TYPE a_total counter\na_total{x=\"1\"} 2\n"
+    body = b'# TYPE a counter\na_total 1\n# TYPE b gauge\nb 1\n# TYPE a_total counter\na_total{x="1"} 2\n'
     reader = Reader(["a", "a_total", "b"])
     for _ in range(2):
         shape = reader.read(body).shape
@@ -449,7 +449,6 @@ def test_a_body_without_a_readable_line_is_no_exposition_however_it_was_read_bef
     reader = Reader(["b"])
     assert isinstance(reader.read(b"a 1\n"), Reading)
     assert isinstance(reader.read(b"a 1,\n"), NotRead)
-
 
 
 def test_a_long_line_of_an_unwanted_family_costs_nothing():
