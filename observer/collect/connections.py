@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+
+LONGEST_USE = 300.0
+"""Seconds after which a connection to a name is used no more: the name may be another's by now, and whoever had it may
+go on answering. The longest, too, for which what a name was found to be is remembered."""
 
 
 class ReadSlots:
@@ -83,6 +88,58 @@ class Room:
             self.closed_idle += 1
 
 
+class StrictHandler(ResponseHandler):
+    """The library's protocol, but that an answer which did not come to its end is never whole, awaited or asked again.
+
+    The library takes a body for whole that ends with its connection, also where that was lost by an error; it waits on
+    for one that is not framed as HTTP says, until closing is done, which takes its time with TLS; and it asks again
+    where an answer had begun.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._begun = False
+        self._until = loop.time() + LONGEST_USE
+
+    @property
+    def should_close(self) -> bool:
+        """Whether it is not to be used again."""
+        return super().should_close or self._loop.time() >= self._until
+
+    def set_response_params(self, **options: Any) -> None:
+        """Another answer is expected."""
+        self._begun = False
+        super().set_response_params(**options)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        self._begun = True
+        super().data_received(data)
+        if self._exception is not None:
+            _broken(self._payload, self._exception)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection is no more, by an error or by its end."""
+        if exc is not None:
+            _broken(self._payload, exc)
+        if self._begun and self._waiter is not None:
+            self.set_exception(aiohttp.ClientPayloadError("the connection was lost inside the answer's head"))
+        super().connection_lost(exc)
+
+
+def _handler(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
+    return StrictHandler(loop)
+
+
+def _broken(payload: aiohttp.StreamReader | None, error: BaseException) -> None:
+    """Who reads this body is told that it is not whole, unless it is or this was told before."""
+    if payload is None or payload.is_eof() or payload.exception() is not None:
+        return
+    told = aiohttp.ClientPayloadError("the connection was lost before the end of the body")
+    told.__cause__ = error
+    payload.set_exception(told)
+
+
 class BoundedConnector(aiohttp.TCPConnector):
     """A connector that counts idle connections too: before it makes one beyond ``most``, it closes the oldest idle one.
 
@@ -91,6 +148,7 @@ class BoundedConnector(aiohttp.TCPConnector):
 
     def __init__(self, most: int, *, room: Room | None = None, **options: Any) -> None:
         super().__init__(limit=most, **options)
+        self._factory = functools.partial(_handler, self._loop)
         self._room = Room(most) if room is None else room
         self._room.join(self)
 

@@ -6,6 +6,7 @@ No detail carries a header value, a token or a query: they may be secret.
 from __future__ import annotations
 
 import errno
+import re
 import ssl
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -54,6 +55,10 @@ _OS_ERRORS: dict[int, tuple[FailureKind, str]] = {
     errno.ENFILE: (FailureKind.UNREACHABLE, "the machine has no file descriptor left"),
     errno.ETIMEDOUT: (FailureKind.TIMEOUT, "the connection timed out: a policy may drop it, or the host hangs"),
 }
+_TOGETHER = re.compile(r"\[Errno (\d+)\]")
+"""The errors of a name's several addresses, where they differ: the connecting library tells them in one text only."""
+_TELLING = (errno.ECONNREFUSED, errno.ETIMEDOUT)
+"""Of several, what says most: something answered for that address, or something may be there."""
 _CLOSED = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN}
 
 _CLOSED_WORDS = ("closed Transport handle and unset waiter", "the handler is closed", "is used by transport")
@@ -189,12 +194,20 @@ def classify(error: BaseException, progress: Progress, address: Address) -> Fail
     if isinstance(error, RuntimeError):
         return _handle_closed(error, progress, address)
     number = next((each.errno for each in _chain(error) if isinstance(each, OSError) and each.errno is not None), None)
+    number = _together(error) if number is None else number
     if number in _CLOSED or (number is None and isinstance(error, aiohttp.ClientConnectionError)):
         return disconnected(progress, address)
     if isinstance(error, OSError | aiohttp.ClientError):
         kind, why = _OS_ERRORS.get(number or 0, (FailureKind.UNREACHABLE, _short(error)))
         return Failure(kind=kind, detail=f"{address.authority}: {why}")
     return None
+
+
+def _together(error: BaseException) -> int | None:
+    """The number that says most among those of a name's addresses; ``None`` when there are none."""
+    texts = (str(each) for each in _chain(error) if type(each) is OSError)
+    found = [int(number) for text in texts for number in _TOGETHER.findall(text)]
+    return next((number for number in _TELLING if number in found), found[0] if found else None)
 
 
 def _handle_closed(error: RuntimeError, progress: Progress, address: Address) -> Failure | None:
@@ -225,7 +238,7 @@ def disconnected(progress: Progress, address: Address) -> Failure:
 def _payload(error: aiohttp.ClientPayloadError, progress: Progress, address: Address) -> Failure:
     """A body cut short, or one whose chunks are not framed as HTTP says."""
     texts = " ".join(str(each) for each in _chain(error))
-    framing = any(isinstance(each, aiohttp.http_exceptions.TransferEncodingError) for each in _chain(error))
+    framing = any(isinstance(each, aiohttp.http_exceptions.HttpProcessingError) for each in _chain(error))
     if framing and "Not enough data" not in texts:
         return misframed(_short(error), address)
     return truncated(address, progress.received)

@@ -20,7 +20,17 @@ from observer.collect.answer import REDIRECTS, Fetched
 from observer.collect.body import Body, SharedBytes
 from observer.collect.connections import BoundedConnector, ReadSlots, Room
 from observer.collect.credentials import TlsContexts, TokenFiles
-from observer.collect.failures import Failure, Progress, classify, http_status, redirected, timed_out, too_large
+from observer.collect.failures import (
+    Failure,
+    Progress,
+    classify,
+    http_status,
+    not_http,
+    redirected,
+    timed_out,
+    too_large,
+)
+from observer.collect.http_head import MAX_HEAD
 from observer.collect.options import BodyLimits
 from observer.collect.plain_request import plain_request
 from observer.collect.resolve import Resolver
@@ -34,6 +44,8 @@ EXPOSITION = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
 USER_AGENT = "modeldeployment-observer"
 _MAX_PREPARED = 50_000
 _MAX_LOWER = 64
+_MAX_FIELDS = 256
+"""Header fields of an answer over the library, each as long as a whole head may be: so much memory at most."""
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
@@ -96,6 +108,9 @@ class Fetcher:
             raise_for_status=False,
             trace_configs=[progress_trace()],
             read_bufsize=1 << 18,
+            max_line_size=MAX_HEAD,
+            max_field_size=MAX_HEAD,
+            max_headers=_MAX_FIELDS,
         )
         return self
 
@@ -196,9 +211,13 @@ class Fetcher:
             return redirected(response.status, response.headers.get("Location", ""), address)
         if response.status != 200:
             return http_status(response.status, address)
+        codings = response.headers.getall("Transfer-Encoding", ())
+        if codings and [each.lower() for each in codings] != ["chunked"]:
+            return not_http(f"its transfer encoding is {', '.join(codings)[:40]!r}", address)
         if response.content_length is not None and response.content_length > limits.body:
             return too_large(limits.body, address)
-        body = Body(address, response.headers.get("Content-Encoding", ""), limits, self.shared)
+        encoding = ", ".join(response.headers.getall("Content-Encoding", ()))
+        body = Body(address, encoding, limits, self.shared)
         with contextlib.closing(body):
             async for chunk in response.content.iter_any():
                 progress.received += len(chunk)

@@ -1,7 +1,8 @@
 """Names to addresses, such that a name that hangs delays nobody but its own target.
 
 The system's resolver blocks a thread for as long as it likes. Here each name has at most one look-up, in a daemon
-thread of its own; the threads are bounded; a name that was found keeps its answer while a newer look-up hangs.
+thread of its own; the threads are bounded; a name that was found keeps its answer while nobody can say a newer one,
+because a look-up hangs, fails by itself, or cannot be started.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from observer.clock import Clock
 
 MAX_LOOKUPS = 64
 MAX_NAMES = 20_000
+_NO_ADDRESS = frozenset({socket.EAI_NONAME, socket.EAI_NODATA, socket.EAI_ADDRFAMILY})
+"""What says that a name has no address; every other error says only that nobody could tell."""
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -51,10 +54,17 @@ class Resolver(AbstractResolver):
         """The addresses of a name; `OSError` when it has none or too many look-ups hang."""
         known = self._known.get(host)
         age = self._clock.now().mono - known.at if known is not None else 0.0
+        if known is not None and age >= self._keep:
+            known = None
         if known is None or age >= self._ttl:
-            looking = self._running.get(host) or self._start(host)
-            if known is None or age >= self._keep:
-                return _results(host, port, family, await asyncio.shield(looking))
+            try:
+                looking = self._running.get(host) or self._start(host)
+            except OSError:
+                if known is None:
+                    raise
+            else:
+                if known is None:
+                    return _results(host, port, family, await asyncio.shield(looking))
         return _results(host, port, family, known.found)
 
     async def close(self) -> None:
@@ -70,8 +80,12 @@ class Resolver(AbstractResolver):
         loop = asyncio.get_running_loop()
         looking: asyncio.Future[list[tuple[int, str]]] = loop.create_future()
         looking.add_done_callback(lambda done: self._finished(host, done))
+        thread = threading.Thread(target=self._look_up, args=(host, looking, loop), name=f"dns {host}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise OSError(f"its look-up could not begin: {error}") from error
         self._running[host] = looking
-        threading.Thread(target=self._look_up, args=(host, looking, loop), name=f"dns {host}", daemon=True).start()
         return looking
 
     def _look_up(
@@ -94,8 +108,10 @@ class Resolver(AbstractResolver):
             del self._running[host]
         if done.cancelled():
             return
-        if done.exception() is not None:
-            self._known.pop(host, None)
+        error = done.exception()
+        if error is not None:
+            if isinstance(error, socket.gaierror) and error.errno in _NO_ADDRESS:
+                self._known.pop(host, None)
             return
         if len(self._known) >= MAX_NAMES:
             self._known.pop(next(iter(self._known)))

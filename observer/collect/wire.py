@@ -12,6 +12,7 @@ request while an answer is expected on it, and one on which something was left o
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from contextlib import ExitStack
 from typing import cast
@@ -22,7 +23,7 @@ from observer.clock import Clock
 from observer.collect.answer import Answer, Fetched
 from observer.collect.body import SharedBytes
 from observer.collect.buffers import Buffers
-from observer.collect.connections import Room
+from observer.collect.connections import LONGEST_USE, Room
 from observer.collect.failures import Failure, Progress, disconnected, timed_out, unresolved
 from observer.collect.options import BodyLimits
 from observer.collect.plain_request import literal
@@ -39,10 +40,12 @@ _NOWHERE = memoryview(bytearray(4096))
 class _Connection(asyncio.BufferedProtocol):
     """One connection, and the answer that is expected on it."""
 
-    __slots__ = ("_answer", "_client", "_transport", "_waiter", "below", "idle_since", "key")
+    __slots__ = ("_answer", "_client", "_transport", "_until", "_waiter", "below", "idle_since", "key")
 
-    def __init__(self, client: WireClient, key: _Key) -> None:
+    def __init__(self, client: WireClient, key: _Key, until: float) -> None:
+        """``until`` is when it is used no more (the loop's time)."""
         self.key = key
+        self._until = until
         self.idle_since = 0.0
         self.below: _Connection | None = None
         """The one to the same place that became idle before this one."""
@@ -71,7 +74,7 @@ class _Connection(asyncio.BufferedProtocol):
             timer.cancel()
             in_time = self._answer is None
             self._answer = self._waiter = None
-            if answer.reusable and not transport.is_closing():
+            if answer.reusable and not transport.is_closing() and loop.time() < self._until:
                 self._client.keep(self)
             else:
                 self.close()
@@ -247,9 +250,10 @@ class WireClient:
         self._open.add(connection)
 
     async def _connect(self, address: Address, progress: Progress) -> _Connection | Failure:
-        host = address.host
+        host, until = address.host, math.inf
         found = [(socket.AF_UNSPEC, host)]
         if not literal(host):
+            until = asyncio.get_running_loop().time() + LONGEST_USE
             progress.resolving = True
             try:
                 told = await self._resolver.resolve(host, address.port)
@@ -257,7 +261,7 @@ class WireClient:
                 return unresolved(error, address)
             progress.resolving = False
             found = [(socket.AddressFamily(each["family"]), each["host"]) for each in told]
-        connection = _Connection(self, (host, address.port))
+        connection = _Connection(self, (host, address.port), until)
         self._making += 1
         # Whatever stops it, a cancellation too, must leave no socket behind.
         with ExitStack() as undo:

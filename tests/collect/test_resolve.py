@@ -29,9 +29,12 @@ class Names:
         self.answers: dict[str, str] = {}
         self.hanging: dict[str, threading.Event] = {}
         self.asked: list[str] = []
+        self.trouble: OSError | None = None
 
     def __call__(self, host: str, *_: Any, **__: Any) -> list[Any]:
         self.asked.append(host)
+        if self.trouble is not None:
+            raise self.trouble
         if host in self.hanging:
             self.hanging[host].wait(20)
         if host not in self.answers:
@@ -92,6 +95,73 @@ async def test_a_name_that_vanished_is_not_answered_from_memory() -> None:
 
     with pytest.raises(OSError, match="not known"):
         await asyncio.wait_for(until_unknown(), 5)
+
+
+TROUBLES = (
+    socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
+    socket.gaierror(socket.EAI_FAIL, "Non-recoverable failure in name resolution"),
+    OSError(24, "Too many open files"),
+)
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=[str(each) for each in TROUBLES])
+async def test_a_found_name_keeps_its_answer_while_nobody_can_say_a_newer_one(trouble: OSError) -> None:
+    clock, names = HandClock(), Names()
+    names.answers["a"] = "10.0.0.1"
+    resolver = Resolver(clock, getaddrinfo=names)
+    await address(resolver, "a")
+    names.trouble = trouble
+    for asked in (2, 3):
+        clock.mono += 11
+        assert await address(resolver, "a") == "10.0.0.1"
+        await looked_up(names, asked)
+    assert await address(resolver, "a") == "10.0.0.1"
+    clock.mono += 300
+    with pytest.raises(OSError, match=str(trouble.args[1])):
+        await address(resolver, "a")
+
+
+async def looked_up(names: Names, times: int) -> None:
+    """So many look-ups are over, and told of."""
+    async with asyncio.timeout(5):
+        while len(names.asked) < times or any(each.name.startswith("dns ") for each in threading.enumerate()):
+            await asyncio.sleep(0.002)
+    await asyncio.sleep(0.01)
+
+
+async def test_a_look_up_that_no_thread_can_be_had_for_is_a_failure_of_that_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, names = HandClock(), Names()
+    names.answers |= {"known": "10.0.0.1", "new": "10.0.0.2"}
+    resolver = Resolver(clock, getaddrinfo=names)
+    await address(resolver, "known")
+    clock.mono += 11
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        assert await address(resolver, "known") == "10.0.0.1"
+        with pytest.raises(OSError, match="could not begin"):
+            await address(resolver, "new")
+    assert await asyncio.wait_for(address(resolver, "new"), 5) == "10.0.0.2"
+
+
+async def test_a_found_name_keeps_its_answer_while_too_many_others_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve, "MAX_LOOKUPS", 1)
+    clock, names = HandClock(), Names()
+    names.answers["a"] = "10.0.0.1"
+    resolver = Resolver(clock, getaddrinfo=names)
+    await address(resolver, "a")
+    names.hanging["h"] = threading.Event()
+    waiting = asyncio.ensure_future(address(resolver, "h"))
+    await asyncio.sleep(0)
+    clock.mono += 11
+    assert await address(resolver, "a") == "10.0.0.1"
+    names.release()
+    assert isinstance((await asyncio.gather(waiting, return_exceptions=True))[0], OSError)
 
 
 async def test_hanging_names_delay_no_other_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
