@@ -277,8 +277,8 @@ class Scan:
 
     def _compare_names(self, family: str, rows: Rows) -> None:
         """Break families of which one has samples with the name of the other: two blocks of one name, two writers."""
-        for other in rows.names & self.rows.keys() - {family}:
-            if other in self.rows[other].names:
+        for other in rows.names:
+            if other != family and other in self.rows and other in self.rows[other].names:
                 for each in (family, other):
                     detail = f"samples named {other} stand under {family} and under {other}"
                     self._break(each, ProblemKind.INTERLEAVED, detail, self.rows[each].runs[0][0])
