@@ -304,7 +304,7 @@ class Answer:
         if not more.startswith(START[: len(more)]):
             raise NotHttpError(f"{more[:20]!r} follows the end that it said")
         head = self._head
-        kept = head is not None and head.keeps and self._step is not Answer._until_end
+        kept = head is not None and head.keeps and head.status != 101 and self._step is not Answer._until_end
         self.reusable = kept and self._read == self._filled
         if self._refusal is not None or head is None:
             self.outcome = self._refusal

@@ -42,8 +42,8 @@ class _Connection(asyncio.BufferedProtocol):
 
     __slots__ = ("_answer", "_client", "_transport", "_until", "_waiter", "below", "idle_since", "key")
 
-    def __init__(self, client: WireClient, key: _Key, until: float) -> None:
-        """``until`` is when it is used no more (the loop's time)."""
+    def __init__(self, client: WireClient, key: _Key, until: float, answer: Answer) -> None:
+        """``until`` is when it is used no more (the loop's time); ``answer`` takes what comes before it is asked."""
         self.key = key
         self._until = until
         self.idle_since = 0.0
@@ -51,7 +51,7 @@ class _Connection(asyncio.BufferedProtocol):
         """The one to the same place that became idle before this one."""
         self._client = client
         self._transport: asyncio.Transport | None = None
-        self._answer: Answer | None = None
+        self._answer: Answer | None = answer
         self._waiter: asyncio.Future[None] | None = None
 
     @property
@@ -63,7 +63,8 @@ class _Connection(asyncio.BufferedProtocol):
         """Send a request and let the answer come. False when the time was over before."""
         loop = asyncio.get_running_loop()
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None or transport.is_closing() or answer.outcome is not None:
+            self.close()
             return True
         self._answer, self._waiter = answer, loop.create_future()
         timer = loop.call_later(seconds, self._settle)
@@ -189,7 +190,7 @@ class WireClient:
                 progress.connected = False
             try:
                 async with asyncio.timeout_at(deadline):
-                    made = await self._connect(address, progress)
+                    made = await self._connect(address, progress, answer)
             except TimeoutError as error:
                 if error.errno is not None:
                     raise
@@ -249,7 +250,7 @@ class WireClient:
         """A connection that is there now."""
         self._open.add(connection)
 
-    async def _connect(self, address: Address, progress: Progress) -> _Connection | Failure:
+    async def _connect(self, address: Address, progress: Progress, answer: Answer) -> _Connection | Failure:
         host, until = address.host, math.inf
         found = [(socket.AF_UNSPEC, host)]
         if not literal(host):
@@ -261,7 +262,7 @@ class WireClient:
                 return unresolved(error, address)
             progress.resolving = False
             found = [(socket.AddressFamily(each["family"]), each["host"]) for each in told]
-        connection = _Connection(self, (host, address.port), until)
+        connection = _Connection(self, (host, address.port), until, answer)
         self._making += 1
         # Whatever stops it, a cancellation too, must leave no socket behind.
         with ExitStack() as undo:

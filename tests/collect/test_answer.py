@@ -217,7 +217,7 @@ STATUSES: dict[str, tuple[bytes, int, bool]] = {
     "a page badly framed": (b"HTTP/1.1 503 Busy\r\n" + CHUNKED[17:] + b"zz\r\n", 503, False),
     "a page above the limit": (b"HTTP/1.1 503 Busy\r\nContent-Length: 9999999\r\n\r\n" + b"x" * USUAL, 503, False),
     "a page until the end": (b"HTTP/1.1 401 No\r\n\r\nno", 401, False),
-    "another protocol": (b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\n\r\n", 101, True),
+    "another protocol": (b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\n\r\n", 101, False),
 }
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
 import pytest
 import uvloop
@@ -121,6 +123,40 @@ async def test_an_answer_before_the_request_is_taken_at_its_word_or_refused() ->
         assert await read(fetcher, server.port) == FailureKind.MALFORMED
 
 
+@contextlib.contextmanager
+def eager(greeting: bytes, connections: int) -> Iterator[int]:
+    """A port whose server speaks as soon as it is connected to, in a thread: before the client can ask."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(16)
+        listener.settimeout(10)
+
+        def serve() -> None:
+            for _ in range(connections):
+                connection, _ = listener.accept()
+                stack.enter_context(connection).sendall(greeting)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        stack.callback(thread.join)
+        yield listener.getsockname()[1]
+
+
+async def test_what_came_before_it_was_asked_is_its_answer() -> None:
+    cases: tuple[tuple[bytes, bytes | FailureKind], ...] = (
+        (b"SSH-2.0-OpenSSH_9.2\r\n", FailureKind.MALFORMED),
+        (b"HTTP/1.1 408 Too Slow\r\nContent-Length: 0\r\n\r\n", FailureKind.HTTP),
+        (OK + b"\r\n" + TEXT, TEXT),
+    )
+    for greeting, told in cases:
+        with eager(greeting, 12) as port:
+            async with fetching() as fetcher:
+                for _ in range(12):
+                    assert await read(fetcher, port) == told
+                    await fetcher._wire.close()  # what is kept is used again: here each read is to have its own
+
+
 async def test_an_interim_answer_is_passed_over() -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter, __: bytes) -> None:
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -218,6 +254,7 @@ SCENES = (
     test_a_request_is_sent_again_only_once_and_only_after_silence,
     test_bytes_that_nobody_asked_for_end_a_kept_connection,
     test_an_answer_before_the_request_is_taken_at_its_word_or_refused,
+    test_what_came_before_it_was_asked_is_its_answer,
     test_an_interim_answer_is_passed_over,
     test_a_page_beside_a_status_does_not_cost_the_connection,
     test_a_slow_loris_has_its_time_and_no_more,
