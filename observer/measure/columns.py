@@ -120,6 +120,10 @@ class Columns:
         """The columns of a series."""
         return slice(self.starts[index], self.starts[index + 1])
 
+    def size(self, index: int) -> int:
+        """How many columns a series has: of two histograms with the same bounds only one may have a sum."""
+        return self.starts[index + 1] - self.starts[index]
+
     def bounds(self, index: int) -> tuple[float, ...]:
         """The bucket bounds of a series, empty for a counter."""
         spread = self.series[index].spread

@@ -54,7 +54,9 @@ class Views:
     def _found(self, shape: Shape, last: Shape | None, before: View | None) -> View | None:
         """The view of other bodies with the same series."""
         if last is not None and before is not None and _same_series(last, shape):
-            return before
+            # What is told of a family says in which line that begins.
+            if not before.plan.problems or last.families == shape.families:
+                return before
         if self._newest is not None:
             newest, view = self._newest
             # What is told of another target's lines is true of these where they stand in the same places.

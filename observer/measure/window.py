@@ -259,7 +259,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
         from_zero = False
         for index, link in enumerate(reversed(self.links)):
             there = link.columns.where.get((series.signal, series.labels))
-            if there is None or link.columns.bounds(there) != bounds:
+            if there is None or link.columns.bounds(there) != bounds or link.columns.size(there) != columns.size(place):
                 if there is None and from_zero:
                     start = self._zeros((series.signal, series.labels), index, (start, end), span, longest)
                 break

@@ -336,3 +336,6 @@ def test_targets_whose_bodies_have_no_layout_share_what_is_equal_too():
     toy = Extractor(TABLE)
     first, later = toy.read(odd), toy.read(b"# by the way\n" + odd)
     assert [each.line for each in (*first.plan.problems, *later.plan.problems)] == [2, 3]
+    # Nor by its own of the read before.
+    moved = toy.read(b"# by the way\n# and so\n" + odd, previous=later)
+    assert [each.line for each in moved.plan.problems] == [4]

@@ -183,6 +183,20 @@ def test_other_bounds_and_fewer_observations_are_a_restart():
     assert (result.histogram.counts, result.lossy) == ((2.0, 3.0, 4.0), True)
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["the sum goes", "the sum comes"])
+def test_a_histogram_with_and_without_a_sum_are_not_added_up(first):
+    def read(total, *counted):
+        buckets = dict(zip(("1", "2", "+Inf"), counted, strict=True))
+        return TTFT + histogram("toy:ttft_seconds", buckets, 1.0 if total else None)
+
+    found = chain((0, read(first, 5, 6, 7)), (15, read(first, 6, 7, 8)), (30, read(not first, 1, 2, 3)))
+    result = window(found, "time-to-first-token")
+    assert (result.histogram.counts, result.seconds, result.lossy) == ((1.0, 2.0, 3.0), 15.0, True)
+    assert math.isnan(result.histogram.sum) is first
+    kept = chain((0, read(first, 5, 6, 7)), (15, read(not first, 6, 7, 8)), (30, read(not first, 7, 8, 9)))
+    assert counts(kept) == (1.0, 1.0, 1.0)
+
+
 def test_no_observation_has_no_mean_and_no_quantiles():
     result = window(chain((0, ttft(1, 2, 3)), (15, ttft(1, 2, 3))), "time-to-first-token")
     assert (result.increase, result.mean, result.quantiles) == (0.0, None, ())
