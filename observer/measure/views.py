@@ -54,8 +54,8 @@ class Views:
     def _found(self, shape: Shape, last: Shape | None, before: View | None) -> View | None:
         """The view of other bodies with the same series."""
         if last is not None and before is not None and _same_series(last, shape):
-            # What is told of a family says in which line that begins.
-            if not before.plan.problems or last.families == shape.families:
+            mine = not before.plan.problems or last.families == shape.families  # problems say in which lines they are
+            if mine:
                 return before
         if self._newest is not None:
             newest, view = self._newest
