@@ -81,8 +81,9 @@ def words_at(body: bytes, places: Indices, width: int = WORD) -> Words:
 
     Places are not below 0.
     """
-    if len(places) and int(places.max()) + width > len(body):
-        body += b"\0" * width
+    beyond = int(places.max()) + width - len(body) if len(places) else 0
+    if beyond > 0:  # a last line may be shorter than the place that is looked at in it
+        body += b"\0" * beyond
     whole = np.ndarray((max(len(body) - width + 1, 0),), np.dtype(f"V{width}"), body, strides=(1,))
     return whole[places].view("<u8")
 

@@ -116,6 +116,7 @@ CHANGES = [
     ("a long number", BODY.replace(b'"1"} 2.0', b'"1"} 2.' + b"0" * 2000)),
     ("a longer unwanted line", BODY.replace(b"up 1\n", b"up 1" + b"0" * 2000 + b"\n")),
     ("a shorter last line", BODY.replace(b"\nup 1\n", b"\nu 1\n")),
+    ("an empty last line", BODY.replace(b"\nup 1\n", b"\n\n")),
     ("a broken unwanted line", BODY.replace(b'vllm:wait{engine="1"} 4.0', b"vllm:wait what")),
     ("not UTF-8 in an unwanted line", BODY.replace(b'vllm:wait{engine="1"}', b'vllm:wait{engine="\xff"}')),
     ("not UTF-8 in a wanted line", BODY.replace(b'vllm:run{engine="1"}', b'vllm:run{engine="\xff"}')),
@@ -419,3 +420,10 @@ def test_pairs_of_headers_are_read_as_each_line_by_itself(lines):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("observer.measure.outline._DECLARED", re.compile(r"\A\Zx"))
         assert found == outcome(Reader(["a", "b"], layouts=0), body)
+
+
+@pytest.mark.parametrize("last", [b"", b"a", b"toy", b"toy:wan", b"toy:wanted_m"])
+def test_a_last_line_that_is_shorter_than_the_place_that_was_looked_at_in_it(last):
+    body = b"# TYPE toy:wanted_name gauge\ntoy:wanted_name 1\n# TYPE toy:wanted_more gauge\ntoy:wanted_more 1\n"
+    reader = primed(body, ["toy:wanted_name"])
+    agree(reader, body.replace(b"toy:wanted_more 1\n", last + b"\n"))
