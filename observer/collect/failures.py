@@ -57,8 +57,8 @@ _OS_ERRORS: dict[int, tuple[FailureKind, str]] = {
 }
 _TOGETHER = re.compile(r"\[Errno (\d+)\]")
 """The errors of a name's several addresses, where they differ: the connecting library tells them in one text only."""
-_TELLING = (errno.ECONNREFUSED, errno.ETIMEDOUT)
-"""Of several, what says most: something answered for that address, or something may be there."""
+_TELLING = (errno.ETIMEDOUT, errno.ECONNREFUSED)
+"""Of several, what is said: that something may hang there; else that nothing listens; else the first."""
 _CLOSED = {errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.ESHUTDOWN}
 
 _CLOSED_WORDS = ("closed Transport handle and unset waiter", "the handler is closed", "is used by transport")

@@ -233,8 +233,9 @@ class Fetcher:
         """What is sent to an address, made once: parsing a URL costs more than sending it."""
         known = self._prepared.get((address, accept))
         if known is None:
-            headers = {"Accept": accept, "Accept-Encoding": "identity", "User-Agent": USER_AGENT}
-            headers |= dict(address.headers)
+            given = {name.lower() for name, _ in address.headers}
+            ours = {"Accept": accept, "Accept-Encoding": "identity", "User-Agent": USER_AGENT}
+            headers = {name: ours[name] for name in ours if name.lower() not in given} | dict(address.headers)
             known = self._make(address, headers)
             if len(self._prepared) >= _MAX_PREPARED:
                 self._prepared.clear()

@@ -21,6 +21,8 @@ from observer.supervise import Child, Supervisor
 _TICK = 0.001
 """Seconds: what the event loop's timers can tell apart; a turn never begins early."""
 _NONE = -1
+_FEW = 64
+"""So many lines of entries that left are never worth the looking."""
 
 
 class Entry(Child, ABC):
@@ -81,7 +83,14 @@ class Timetable:
         for entry in entries:
             entry.number = _NONE
         self._count(-len(entries))
+        self._forget()
         await self._supervisor.stop(*entries)
+
+    def _forget(self) -> None:
+        """Lines of entries that left hold them, and all they hold, until they are due: not more of them than others."""
+        if len(self._lines) > 2 * self._members + _FEW:
+            self._lines = [line for line in self._lines if line[1] == line[2].number]
+            heapq.heapify(self._lines)
 
     def poke(self, entry: Entry) -> None:
         """An extra turn at once, or after the one under way."""

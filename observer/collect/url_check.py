@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ from observer.clock import Clock
 from observer.collect.failures import Failure
 from observer.collect.fetch import Fetcher
 from observer.collect.resolve import Resolver
+from observer.yamldoc.quantities import show_duration
 from router_contract.targets import Address, Tls
 
 MAX_BODY = 1 << 20
@@ -33,11 +35,18 @@ class UrlCheck:
         self._refusal = refusal
 
     async def check(self, url: str, path: str, seconds: float) -> UrlAnswer:
-        """GET a URL with ``path`` appended. Never raises for what a URL, a name or a server is."""
+        """GET a URL with ``path`` appended. Never raises for what a URL, a name or a server is.
+
+        ``seconds`` bounds the look-up of its name, and then the answer.
+        """
         parsed = _parsed(url, path)
         if isinstance(parsed, UrlAnswer):
             return parsed
-        address = await self._reachable(parsed)
+        try:
+            async with asyncio.timeout(seconds):
+                address = await self._reachable(parsed)
+        except TimeoutError:
+            return UrlAnswer(reason="Dns", said=f"{parsed.host} was not resolved within {show_duration(seconds)}")
         if isinstance(address, UrlAnswer):
             return address
         found = await self._fetcher.fetch(address, seconds, accept="application/json", limit=MAX_BODY)

@@ -11,6 +11,7 @@ import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import uvloop
 
@@ -187,3 +188,12 @@ async def test_a_kept_connection_does_not_outlive_what_its_name_was(
                 while not new.heads:
                     assert isinstance(await fetcher.fetch(address, 3.0), Fetched)
                     await asyncio.sleep(0.05)
+
+
+async def test_a_header_that_a_user_gives_takes_the_place_of_ours_in_any_case_of_its_letters(ways: Ways) -> None:
+    for context in ways.contexts():
+        async with serving(reply(TEXT), context) as server, Fetcher(SystemClock(), LIMITS) as fetcher:
+            address = msgspec.structs.replace(ways.at(server.port, context), headers=(("accept", "a/b"),))
+            assert isinstance(await fetcher.fetch(address, 3.0), Fetched)
+            accepted = [line for line in server.heads[0].lower().split(b"\r\n") if line.startswith(b"accept:")]
+            assert accepted == [b"accept: a/b"]

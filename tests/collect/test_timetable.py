@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import math
+import weakref
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -117,6 +119,20 @@ async def test_after_remove_no_turn_is_under_way_nor_comes() -> None:
         table.add(gone)
         gone.free.set()
         await until(lambda: len(gone.turns) >= 3)
+
+
+async def test_entries_that_left_are_not_held_until_they_would_have_been_due() -> None:
+    async with keeping(300.0) as (table, _):
+        left = []
+        for _ in range(20):
+            entries = [Told(f"e{index}", index * 2.0) for index in range(100)]
+            left += [weakref.ref(entry) for entry in entries]
+            for entry in entries:
+                table.add(entry)
+            await table.remove(*entries)
+            del entries, entry
+        gc.collect()
+        assert sum(each() is not None for each in left) <= 64
 
 
 async def test_a_bug_makes_only_its_entry_rest_visibly_and_wishes_wait_for_the_end_of_its_rest() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 from aiohttp import web
 
@@ -71,3 +74,21 @@ async def test_nobody_there(fetcher, unused_tcp_port):
     await checks.close()
     assert answer.reason == "Refused"
     assert "nothing listens" in answer.said
+
+
+async def test_a_name_that_hangs_takes_no_longer_than_a_look_may(fetcher, monkeypatch):
+    free = threading.Event()
+
+    def hang(*_: object, **__: object) -> list[object]:
+        free.wait(20)
+        return []
+
+    checks = UrlCheck(fetcher, SystemClock(), lambda _: None)
+    monkeypatch.setattr(checks._resolver, "_getaddrinfo", hang)
+    try:
+        async with asyncio.timeout(5):
+            answer = await checks.check("http://hangs.example/", "/v1/models", 0.05)
+    finally:
+        free.set()
+        await checks.close()
+    assert (answer.reason, "50ms" in answer.said) == ("Dns", True)
