@@ -22,6 +22,10 @@ SILENT_BLOCKS = 64
 _UNKNOWN_BLOCK_SIZE = 128
 
 
+SUCCESSES = ("ok", "partial_failure")
+"""The statuses of store operations that prove that the store is used."""
+
+
 class EngineAccount(msgspec.Struct, frozen=True, kw_only=True):
     """What one ready replica's leader says of its operations on the attached store, over the window.
 
@@ -102,8 +106,8 @@ def _cache(status: Status, reason: str, message: str, *evidence: tuple[str, str]
 
 
 def _succeeded(account: EngineAccount) -> bool:
-    done = dict(account.operations or ()).get("ok", 0.0) + dict(account.operations or ()).get("partial_failure", 0.0)
-    return done > 0 or (account.hit_tokens or 0.0) > 0
+    done = dict(account.operations or ())
+    return any(done.get(status, 0.0) > 0 for status in SUCCESSES) or (account.hit_tokens or 0.0) > 0
 
 
 def _by_accounts(evidence: CacheEvidence) -> Condition | None:
@@ -231,7 +235,7 @@ def stream_live(
     name = f"{stream.source.member or stream.key.member_uid} rank {stream.key.rank}"
     state = stream.state
     if state is StreamState.DETACHED:
-        return Status.UNKNOWN, "NotSubscribed", f"{name}: not subscribed"
+        return Status.UNKNOWN, "NotSubscribed", f"{name}: {stream.detail or 'not subscribed'}"
     if state is StreamState.BROKEN:
         return Status.UNKNOWN, "Broken", f"{name}: {stream.detail}"
     if state is StreamState.CONNECTING:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from observer.judge.attachment import EngineAccount, StoreLevel
+from observer.judge.attachment import SUCCESSES, EngineAccount, StoreLevel
 from router_contract.readings import Instant, SignalValue
 from router_contract.verdicts import TargetReport
 
@@ -20,11 +20,7 @@ def engine_account(report: TargetReport, *, measures_store: bool) -> EngineAccou
     """One leader's account. ``measures_store`` says that its external (vLLM) or storage (SGLang) hit series are of the
     attached store: a pool is attached, the Pod is not the decode half of a pair, and SGLang runs a storage backend.
     """
-    operations = {
-        dict(value.labels).get("status", ""): value.window.increase
-        for value in report.of(_STORE_OPERATIONS)
-        if value.window is not None
-    }
+    operations = _operations(report.of(_STORE_OPERATIONS))
     hits = [value for value in report.of("external-cache-hits") if value.window is not None]
     hits += [
         value
@@ -37,6 +33,22 @@ def engine_account(report: TargetReport, *, measures_store: bool) -> EngineAccou
         hit_tokens=_increase(hits) if measures_store and hits else None,
         age=report.status.age_seconds,
     )
+
+
+def _operations(values: Iterable[SignalValue]) -> dict[str, float]:
+    """Operations in the window by status, over all ranks.
+
+    None at all while one of them has no window and no other succeeded: what is not known may be the successes.
+    """
+    found: dict[str, float] = {}
+    whole = True
+    for value in values:
+        status = dict(value.labels).get("status", "")
+        if value.window is None:
+            whole = False
+        else:
+            found[status] = found.get(status, 0.0) + value.window.increase
+    return found if whole or any(found.get(status, 0.0) > 0 for status in SUCCESSES) else {}
 
 
 def _increase(values: Iterable[SignalValue]) -> float:

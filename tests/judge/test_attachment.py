@@ -262,6 +262,19 @@ def test_an_engines_account_is_what_moved_in_the_window():
     assert engine_account(report(modes), measures_store=True).hit_tokens == 7.0
 
 
+def test_operations_are_added_over_ranks_and_none_has_failed_while_a_success_may_be_hidden():
+    def told(*values: SignalValue) -> tuple[tuple[str, float], ...] | None:
+        return engine_account(report(list(values)), measures_store=False).operations
+
+    ranks = [moved("store-operations", count, status="ok", rank=rank) for rank, count in (("0", 5.0), ("1", 0.0))]
+    failed = moved("store-operations", 3.0, status="failed")
+    assert told(*ranks, failed) == (("failed", 3.0), ("ok", 5.0))
+    begun = msgspec.structs.replace(ranks[0], window=None)
+    assert told(begun, failed) is None
+    assert told(begun, failed, moved("store-operations", 1.0, status="partial_failure")) is not None
+    assert told(failed) == (("failed", 3.0),)
+
+
 MOONCAKE = {"store-keys": "master_key_count", "store-allocated-bytes": "master_allocated_bytes"}
 LMCACHE = {"store-allocated-bytes": "lmcache_mp_l1_memory_usage_bytes"}
 
