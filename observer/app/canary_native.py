@@ -222,7 +222,7 @@ class NativeSource:
                     yield record, name, counted
 
     def _missing(self, sides: Sides, way: Way, expected: Iterable[str], now: Instant) -> tuple[str, ...]:
-        """Pods whose newest good read is too old, or has the signal's family unreadable."""
+        """Pods whose newest good read is too old, or has the signal's family or a number of it unreadable."""
         missing = []
         for name in expected:
             records = self._records(sides, way.by, name)
@@ -233,8 +233,10 @@ class NativeSource:
     def _stale(self, record: Record, way: Way, now: Instant) -> bool:
         if record.read_at is None or now.mono - record.read_at.mono > self._fresh or record.chain.tail is None:
             return True
-        unreadable = record.chain.tail.plan.unreadable
-        return way.signal in unreadable or way.total in unreadable
+        unreadable, frame = record.chain.tail.plan.unreadable, record.frame
+        signals = [signal for signal in (way.signal, way.total) if signal]
+        # What tells no number now grows by nothing, which is not that nothing was counted.
+        return any(each in unreadable or (frame is not None and bool(frame.gaps(each))) for each in signals)
 
     def _warm(self, sides: Sides, name: str, analysis: Analysis, gathering: Gathering) -> bool:
         """Whether a Pod's requests count now. Once they do, they do until it restarts: a Pod that fails is not cold.

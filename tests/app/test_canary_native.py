@@ -122,6 +122,18 @@ def test_a_pod_that_is_not_read_is_missing() -> None:
     assert made.look(30.0).missing == ("b",), "its newest read is too old"
 
 
+def test_a_pod_whose_counter_tells_no_number_is_missing_and_has_not_counted_nothing() -> None:
+    made = Watching(two(), definition(TOKENS))
+    made.take("b", body(tokens=10), 1.0)
+    assert made.look(2.0).missing == ()
+    for seconds, number in enumerate(("NaN", "-1", "1e300", "many"), 3):
+        made.take("b", body(tokens=number), float(seconds))
+        assert made.look(float(seconds)).missing == ("b",), number
+    made.take("b", body(tokens=25), 8.0)
+    seen = made.look(9.0)
+    assert (seen.missing, events(seen)[0]) == ((), 15.0)
+
+
 def test_an_unknown_or_other_revision_belongs_to_nobody() -> None:
     of = deployment(members=(member("a", 1, revision="1"), member("b", 2, revision="3"), member("c", 3)))
     seen = Watching(of, definition(TOKENS)).look(1.0)
