@@ -22,6 +22,7 @@ from router_contract.kv_streams import (
     KvIndexSummary,
     KvLookup,
     KvStreamSummary,
+    MediumBlocks,
     ReceiverSummary,
     Residency,
     StaleBlocks,
@@ -94,25 +95,22 @@ def stream_document(stream: KvStreamSummary, now: Instant) -> dict[str, Any]:
         "lastBatch": _moment(stream.last_batch, now),
         "confirmed": _moment(stream.confirmed, now),
         "probeFailures": stream.probe_failures,
-        "blocks": stream.blocks,
-        "media": [
-            {
-                "medium": medium.medium,
-                "tier": tier_of(source.engine, medium.medium),
-                "blocks": medium.blocks,
-                "estimatedBytes": medium.estimated_bytes,
-                "storedEvents": medium.stored_events,
-                "lastStored": _moment(medium.last_stored, now),
-            }
-            for medium in stream.media
-        ],
-        "unanchored": stream.unanchored,
+        "blocks": stream.blocks if stream.synced else None,
+        "media": [_medium(stream, medium, now) for medium in stream.media],
+        "unanchored": stream.unanchored if stream.synced else None,
         "churnBlocksPerSecond": round(stream.churn_blocks_per_second, 3),
         "blockSize": stream.block_size,
         "statedRank": stream.wrong_rank,
         "stale": _moment(stream.stale_since, now),
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _medium(stream: KvStreamSummary, medium: MediumBlocks, now: Instant) -> dict[str, Any]:
+    """What was said of one medium; what is held on it only where that is known of the life that runs."""
+    held = {"blocks": medium.blocks, "estimatedBytes": medium.estimated_bytes} if stream.synced else {}
+    named = {"medium": medium.medium, "tier": tier_of(stream.source.engine, medium.medium)}
+    return named | held | {"storedEvents": medium.stored_events, "lastStored": _moment(medium.last_stored, now)}
 
 
 def kv_document(source: KvSource, key: DeploymentKey) -> dict[str, Any]:

@@ -175,8 +175,10 @@ def _stale_since(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], flo
 
 
 def _held(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
-    for medium in stream.media:
-        yield (medium.medium,), medium.blocks
+    """Of a life of which nothing is known there is no number; what an older one announced is no zero."""
+    if stream.synced:
+        for medium in stream.media:
+            yield (medium.medium,), medium.blocks
 
 
 def _bytes(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -185,7 +187,8 @@ def _bytes(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
 
 
 def _loose(stream: KvStreamSummary) -> Iterator[tuple[tuple[str, ...], float]]:
-    yield (), stream.unanchored
+    if stream.synced:
+        yield (), stream.unanchored
 
 
 def _budgets(source: KvSource) -> Iterator[Row]:

@@ -162,8 +162,13 @@ class KvStreamSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.source.key
 
     @property
+    def synced(self) -> bool:
+        """Whether anything is known of the life that runs; if not, ``media`` counts nothing and nobody knows what is held."""
+        return self.last_sequence is not None or self.confirmed is not None
+
+    @property
     def blocks(self) -> int:
-        """Blocks held over all media; a block on two media counts twice."""
+        """Blocks held over all media; a block on two media counts twice. Means nothing of a stream that is not `synced`."""
         return sum(medium.blocks for medium in self.media)
 
 
@@ -183,6 +188,7 @@ class Residency(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``redundancy`` is total over unique, ``None`` where members may hash equal blocks differently or nothing is held.
     ``stale`` has the streams without a connection; none of their blocks is counted. All counts are ``None`` where no
     connected stream has told of such blocks, ``unique`` and ``shared`` also where too many stale ones are to be told apart.
+    What only departed lives told of has no residency.
     """
 
     space: HashSpace
@@ -231,8 +237,8 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class KvLookup(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The answer to a look-up: holdings, longest first. A stream that holds not even the first block is absent.
 
-    ``unknown`` lists the streams whose blocks are not known (never synced, or without a connection and not confirmed
-    since), so that absence is not read as "not held"; one with a holding is not in it.
+    ``unknown`` lists the streams of which not every block is known (not subscribed to, never synced, of a partial history,
+    approximate, or reading what was missed), so that absence is not read as "not held"; one with a holding is not in it.
     """
 
     asked: int

@@ -29,7 +29,7 @@ COLUMNS = (
     Column(name="missed", title="Missed", key=lambda each: each.counters.missed, numeric=True),
     Column(name="replays", title="Replays", key=lambda each: sum(n for _, n in each.counters.replays), numeric=True),
     Column(name="resets", title="New lives", key=lambda each: each.counters.resets, numeric=True),
-    Column(name="blocks", title="Blocks", key=lambda each: each.blocks, numeric=True),
+    Column(name="blocks", title="Blocks", key=lambda each: each.blocks if each.synced else None, numeric=True),
 )
 
 

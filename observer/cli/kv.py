@@ -106,9 +106,9 @@ def streams_table(streams: list[dict[str, Any]], *, wide: bool, width: int | Non
     rows = []
     for stream in streams:
         counters = stream["counters"]
-        blocks = " ".join(f"{medium['medium']}:{medium['blocks']}" for medium in stream["media"])
-        # A stream that never said anything holds what nobody knows.
-        blocks = blocks or ("0" if stream.get("lastEvent") else "-")
+        held = [f"{medium['medium']}:{medium['blocks']}" for medium in stream["media"] if "blocks" in medium]
+        # Of a life of which nothing was received nobody knows what it holds.
+        blocks = " ".join(held) or ("0" if "blocks" in stream else "-")
         blocks += " stale" if "stale" in stream else ""
         last = stream.get("lastEvent")
         cells = [
@@ -127,7 +127,7 @@ def streams_table(streams: list[dict[str, Any]], *, wide: bool, width: int | Non
             cells += [
                 str(counters["repaired"]),
                 str(counters["resets"]),
-                str(stream["unanchored"]),
+                str(stream.get("unanchored", "-")),
                 stream["endpoint"],
                 stream.get("detail") or "",
             ]

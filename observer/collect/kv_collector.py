@@ -22,6 +22,7 @@ from observer.measure.stream_values import Ask, StreamLimits
 from observer.measure.streams import Stream
 from router_contract.kv_events import Hash, LiveMessage, Rejected, read_live, read_reply
 from router_contract.kv_streams import (
+    History,
     KvIndexSummary,
     KvLookup,
     KvStreamSummary,
@@ -80,7 +81,7 @@ class KvCollector:
         self._receiver = Receiver(clock, self._notify, self._limits.receiver)
         self._stopping = False
         self._slice = _SLICE_BYTES
-        self.shed = 0
+        self._shed: dict[StreamKey, KvStreamSummary] = {}
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -110,7 +111,7 @@ class KvCollector:
     def sync(self, sources: Iterable[StreamSource]) -> None:
         """Subscribe to exactly these publishers; a source that changed is a new subscription.
 
-        Past the limit of streams the rest is not subscribed to and counted in ``shed``.
+        Past the limit of streams the rest is not subscribed to: answers have each of them as detached or unknown.
         """
         wanted = {source.key: source for source in sources}
         for key, subscription in list(self._by_key.items()):
@@ -118,9 +119,26 @@ class KvCollector:
                 self._leave(subscription)
         missing = [source for key, source in sorted(wanted.items()) if key not in self._by_key]
         room = max(self._limits.streams - len(self._by_key), 0)
-        self.shed = len(missing) - len(missing[:room])
+        now = self._clock.now()
+        self._shed = {source.key: self._detached(source, now) for source in missing[room:]}
         for source in missing[:room]:
             self._join(source)
+
+    def _detached(self, source: StreamSource, now: Instant) -> KvStreamSummary:
+        """What is known of a publisher that there is no room to follow."""
+        before = self._shed.get(source.key)
+        return KvStreamSummary(
+            source=source,
+            state=StreamState.DETACHED,
+            since=before.since if before is not None else now,
+            history=History.PARTIAL,
+            detail=f"not subscribed to: {self._limits.streams} streams are followed, and there is room for no more",
+        )
+
+    @property
+    def shed(self) -> int:
+        """How many publishers are not followed because the limit of streams was reached."""
+        return len(self._shed)
 
     def _join(self, source: StreamSource) -> None:
         now = self._clock.now()
@@ -153,11 +171,15 @@ class KvCollector:
     def summaries(self, deployment: DeploymentKey | None = None) -> tuple[KvStreamSummary, ...]:
         """Every stream (of one deployment) at this instant, sorted by key."""
         now = self._clock.now()
-        return tuple(
+        found = [
             subscription.blocks.summary(subscription.stream, now)
             for key, subscription in sorted(self._by_key.items(), key=lambda item: item[0])
             if deployment in (None, key.deployment)
-        )
+        ]
+        if self._shed:
+            found += [each for key, each in self._shed.items() if deployment in (None, key.deployment)]
+            found.sort(key=lambda each: each.key)
+        return tuple(found)
 
     def index_summary(self, deployment: DeploymentKey) -> KvIndexSummary:
         """Residency and size of one deployment's index."""
@@ -173,13 +195,9 @@ class KvCollector:
 
     def lookup(self, deployment: DeploymentKey, hashes: Sequence[Hash], *, model: str | None = None) -> KvLookup:
         """Who holds how long a prefix of these hashes (all integers or all bytes), longest first."""
-        return self._ledger.lookup(
-            deployment,
-            hashes,
-            self._pairs(deployment),
-            self._clock.now(),
-            model=model,
-        )
+        found = self._ledger.lookup(deployment, hashes, self._pairs(deployment), self._clock.now(), model=model)
+        shed = [key for key in self._shed if key.deployment == deployment]
+        return msgspec.structs.replace(found, unknown=tuple(sorted((*found.unknown, *shed)))) if shed else found
 
     def receiver_summary(self) -> ReceiverSummary:
         """What waits between the sockets and the index."""

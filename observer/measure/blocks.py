@@ -114,7 +114,11 @@ class StreamBlocks:
                 spoiled.append(Approximation.EVENT_DAMAGED)
 
     def forget(self) -> None:
-        """Nothing is held any more."""
+        """Another life: nothing is held any more, nor is what the former one said of its rank."""
+        self.wrong_rank = None
+        self._drop()
+
+    def _drop(self) -> None:
         if self.holder.holds:
             self._media = {medium: (count, at) for medium, (count, at) in self._announced().items() if at is not None}
             self.index.retire(self.holder)
@@ -124,7 +128,7 @@ class StreamBlocks:
 
     def _clear(self, _: AllBlocksCleared, __: Instant, spoiled: list[Approximation]) -> bool:
         self.events["cleared"] += 1
-        self.forget()
+        self._drop()
         spoiled.clear()
         return True
 

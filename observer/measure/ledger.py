@@ -14,15 +14,18 @@ from observer.measure.resident import residency
 from observer.measure.streams import Stream
 from router_contract.kv_events import Hash
 from router_contract.kv_streams import (
-    Approximation,
     HashSpace,
+    History,
     Holding,
     KvIndexSummary,
     KvLookup,
     StreamSource,
+    StreamState,
 )
 from router_contract.readings import Instant
 from router_contract.targets import DeploymentKey
+
+_CATCHING_UP = frozenset({StreamState.SYNCING, StreamState.GAP, StreamState.REPLAYING})
 
 
 class Ledger:
@@ -78,7 +81,7 @@ class Ledger:
         since = ((blocks, stream.stale_since) for blocks, stream in streams)
         apart = {blocks: at for blocks, at in since if at is not None}
         planes = (residency(index, plane, apart) for _, plane in sorted(index.planes.items()))
-        return msgspec.structs.replace(found, residency=tuple(planes))
+        return msgspec.structs.replace(found, residency=tuple(plane for plane in planes if plane is not None))
 
     def lookup(
         self,
@@ -115,9 +118,9 @@ class Ledger:
 
 
 def _unknown(stream: Stream) -> bool:
-    """Whether nothing follows from a block's absence: never synced, or apart from its publisher for long."""
-    never = stream.last < 0 and stream.confirmed is None
-    return never or Approximation.DISCONNECTED in stream.approximate
+    """Whether nothing follows from a block's absence: not all that the publisher said is known, or not yet applied."""
+    whole = stream.synced and stream.history is History.COMPLETE and not stream.approximate
+    return not whole or stream.state in _CATCHING_UP
 
 
 def _holding(

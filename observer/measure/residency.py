@@ -274,11 +274,7 @@ class BlockIndex:
     @property
     def cleaning(self) -> int:
         """Log entries of departed holders that `clean` has not visited yet."""
-        return sum(
-            len(hold.log) + len(hold.old_log) - hold.cursor
-            for holder in self._retired
-            for hold in holder.holds.values()
-        )
+        return sum(len(hold.log) + len(hold.old_log) for holder in self._retired for hold in holder.holds.values())
 
     def clean(self, entries: int) -> bool:
         """Take up to ``entries`` blocks of departed holders out; True while more remain."""

@@ -17,20 +17,25 @@ MOST_COMPARED = 50_000
 """Blocks of streams apart that are compared with those of the others, to tell which of them nobody else holds."""
 
 
-def residency(index: BlockIndex, plane: Plane, apart: Mapping[StreamBlocks, Instant]) -> Residency:
-    """One plane; ``apart`` has the streams without a connection, and since when."""
+def residency(index: BlockIndex, plane: Plane, apart: Mapping[StreamBlocks, Instant]) -> Residency | None:
+    """One plane; ``apart`` has the streams without a connection, and since when. ``None`` of a plane that only departed
+    lives told of: its entries await removal, and nobody says that nothing is held.
+    """
     live = [(hold, hold.holder.name) for hold in plane.holds.values() if index.alive(hold.bit)]
     gone = {hold: apart[name] for hold, name in live if isinstance(name, StreamBlocks) and name in apart}
     here = [(hold, name) for hold, name in live if hold not in gone]
+    if not live:
+        return None
     stale = tuple(sorted(_stale(hold, since) for hold, since in gone.items() if hold.held))
-    if gone and not here:
+    if not here:
         return Residency(space=plane.space, medium=plane.medium, group=plane.group, stale=stale)
     # Blocks of a departed life stay in the plane until they are cleaned; what nobody holds is not shown.
     total = sum(hold.held for hold, _ in here)
     distinct, shared = _without(plane, [hold for hold in gone if hold.held], sum(hold.bit for hold, _ in here))
     unique = None if distinct is None else min(distinct, total)
     names = [name for _, name in here]
-    alike = len(names) < 2 or plane.shared > 0
+    # A hash that a departed life and the next one of the same member have in common proves nothing of two members.
+    alike = len(names) < 2 or (bool(shared) and not index.cleaning)
     alike = alike or all(isinstance(name, StreamBlocks) and name.source.seeded is True for name in names)
     exact = distinct is not None and total >= distinct
     return Residency(

@@ -70,6 +70,11 @@ class StreamActions:
         """The last applied sequence, -1 before any."""
         return self._sums.last
 
+    @property
+    def synced(self) -> bool:
+        """Whether anything is known of the life that runs: a batch of it, or that it had sent none."""
+        return self._sums.last >= 0 or self.confirmed is not None
+
     def _judge(self, applied: Applied) -> None:
         if applied.cleared:
             self.approximate.clear()
@@ -218,6 +223,10 @@ class StreamActions:
         if self.last >= 0:
             self.approximate.add(Approximation.UNVERIFIED)
             self._doubted = self.last
+        else:
+            # That nothing had been sent was true then, and no batch is there to compare: nothing is known any more.
+            self.confirmed = None
+            self.history = History.PARTIAL
 
     def _do_suspect(self) -> None:
         self.approximate.add(Approximation.DISCONNECTED)

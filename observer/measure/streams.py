@@ -45,7 +45,7 @@ class Stream(StreamActions):
         self._fire(Event.DISCONNECTED, now)
 
     def _lost_touch(self, now: Instant) -> None:
-        if self._apart is None and self.last >= 0:
+        if self._apart is None and self.synced:
             self._apart = now
 
     @property
@@ -60,7 +60,7 @@ class Stream(StreamActions):
         began within the last ``silence`` shows that this stream saw the restart itself.
         """
         seen = self._forgot is not None and now.mono - self._forgot < self.limits.silence
-        if self.last >= 0 and not (seen and self.state in CONNECTED_STATES):
+        if self.synced and not (seen and self.state in CONNECTED_STATES):
             self._fire(Event.RESTARTED, now)
 
     def message(self, sequence: int, payload: bytes, now: Instant) -> None:

@@ -14,11 +14,13 @@ import zmq
 from observer.clock import SystemClock
 from observer.collect.kv_collector import KvCollector, KvLimits
 from observer.collect.kv_socket import Lot
+from observer.judge.attachment import kv_events_live
 from observer.measure.stream_values import StreamLimits
 from observer.simulate.kv_engine import FAULTS, KvEventPublishers
 from observer.simulate.kv_publisher import Encoding, PublisherOptions
 from router_contract.kv_streams import Approximation, History, StreamKey, StreamSource, StreamState
 from router_contract.targets import KvEventSource
+from router_contract.verdicts import Status
 from tests.fakes import kv_scenarios as scenes
 from tests.fakes.kv_scenarios import DEPLOYMENT, Served, collecting, live, until
 
@@ -228,8 +230,19 @@ async def test_streams_beyond_the_limit_are_shed_and_counted():
             for n in range(1, 6)
         ]
         collector.sync(sources)
-        assert len(collector.summaries()) == 2
+        summaries = collector.summaries()
+        assert [each.key for each in summaries] == sorted(each.key for each in sources)
+        left_out = [each for each in summaries if each.state is StreamState.DETACHED]
+        assert [each.key for each in left_out] == [each.key for each in sources[2:]]
         assert collector.shed == 3
+        assert "2 streams are followed" in left_out[0].detail
+        assert set(collector.lookup(DEPLOYMENT, [1]).unknown) == {each.key for each in sources}
+        condition = kv_events_live(left_out, {}, collector._clock.now())
+        assert (condition.status, condition.reason) == (Status.UNKNOWN, "NotSubscribed")
+        assert "room for no more" in condition.message
+        collector.sync(sources[2:4])
+        assert collector.shed == 0
+        assert all(each.state is not StreamState.DETACHED for each in collector.summaries())
 
 
 async def test_a_changed_source_is_a_new_subscription():

@@ -203,3 +203,35 @@ def test_blocks_of_a_stream_without_a_connection_are_stale_in_document_and_famil
     connected = {family.name: list(family.rows(None)) for family in kv_families(Source())}
     assert connected["modeldeployment_kv_index_stale_blocks"] == []
     assert connected["modeldeployment_kv_event_stale_since_timestamp_seconds"] == []
+
+
+def test_of_a_life_of_which_nothing_was_read_no_number_of_blocks_is_told():
+    from exporters.kv import kv_document
+
+    source = Source()
+    source.world.disconnect()
+    source.world.tell_restarted()
+    (stream,) = kv_document(source, DEPLOYMENT)["streams"]
+    assert not {"blocks", "unanchored"} & set(stream)
+    assert [(each["medium"], "blocks" in each, each["storedEvents"]) for each in stream["media"]] == [("GPU", False, 5)]
+    values = {family.name: list(family.rows(None)) for family in kv_families(source)}
+    for name in ("blocks", "stale_blocks", "unanchored_blocks"):
+        assert values[f"modeldeployment_kv_index_{name}"] == []
+    source.world.mono += 30
+    source.world.stream.tick(source.world.now)
+    assert {family.name: list(family.rows(None)) for family in kv_families(source)}[
+        "modeldeployment_kv_index_stale_blocks"
+    ] == []
+
+
+def test_a_fresh_publisher_that_said_that_it_sent_nothing_holds_nothing():
+    from exporters.kv import kv_document
+
+    source = Source()
+    source.world = World()
+    (stream,) = kv_document(source, DEPLOYMENT)["streams"]
+    assert "blocks" not in stream
+    source.world.connect()
+    source.world.answer()
+    (stream,) = kv_document(source, DEPLOYMENT)["streams"]
+    assert (stream["blocks"], stream["unanchored"]) == (0, 0)

@@ -426,3 +426,106 @@ def test_too_many_stale_blocks_to_compare_leave_distinct_and_shared_unknown(monk
     b[1].message(0, payload([1, 5]), NOW)
     apart(a[1], 3.0)
     assert counts(ledger, a, b) == [(None, 2, None, None, [("a", 4)])]
+
+
+def test_a_plane_that_only_departed_lives_told_of_is_not_shown_as_empty():
+    ledger = Ledger()
+    a, b = joined(ledger, "a"), joined(ledger, "b")
+    a[1].message(0, payload([1, 2, 3]), NOW)
+    ledger.leave(a[0])
+    assert ledger.index_summary(DEPLOYMENT, [b]).cleaning == 3
+    assert counts(ledger, b) == [], "b has not told of such blocks, so nobody says that there are none"
+
+
+def test_what_awaits_cleaning_is_never_less_than_nothing(monkeypatch):
+    monkeypatch.setattr("observer.measure.residency._REBUILD_SLACK", 2)
+    ledger = Ledger()
+    blocks, stream = joined(ledger, "a")
+    for number in range(60):
+        gone = {"type": "BlockRemoved", "block_hashes": [7 * number + k for k in range(6)], "medium": "GPU"}
+        stream.message(2 * number, payload([7 * number + k for k in range(7)]), NOW)
+        stream.message(2 * number + 1, msgspec.msgpack.encode([1.0, [gone], 0]), NOW)
+        if any(hold.cursor for hold in blocks.holder.holds.values()):
+            break
+    else:
+        pytest.fail("no log was ever being shortened")
+    ledger.leave(blocks)
+    left = [ledger.index_size(DEPLOYMENT).cleaning]
+    while ledger.clean(1):
+        left.append(ledger.index_size(DEPLOYMENT).cleaning)
+    assert left == list(range(left[0], 0, -1))
+
+
+def test_a_hash_that_two_lives_of_one_member_share_does_not_prove_that_members_hash_alike():
+    ledger = Ledger()
+    members = []
+    for name in "ab":
+        blocks = ledger.join(msgspec.structs.replace(source(name, engine="sglang"), seeded=None))
+        stream = Stream(blocks, NOW, replay=False, limits=StreamLimits())
+        stream.attach(NOW)
+        stream.connected(NOW)
+        members.append((blocks, stream))
+    members[0][1].message(0, payload([1, 2]), NOW)
+    members[1][1].message(0, payload([3]), NOW)
+    members[0][0].forget()
+    members[0][0].apply(payload([1, 2]), NOW)
+    assert ledger.index_summary(DEPLOYMENT).cleaning
+    assert ledger.index_summary(DEPLOYMENT).residency[0].redundancy is None
+
+
+def test_the_rank_that_a_former_life_stated_is_not_said_of_the_next_one():
+    blocks, stream = joined(Ledger(), "a")
+    stream.message(0, payload([1], rank=3), NOW)
+    stream.message(1, msgspec.msgpack.encode([1.0, [{"type": "AllBlocksCleared"}], 3]), NOW)
+    assert blocks.summary(stream, NOW).wrong_rank == 3, "a clear is of the same life"
+    stream.message(0, payload([2], rank=0), NOW)
+    assert stream.counts["resets"] == 1
+    assert blocks.summary(stream, NOW).wrong_rank is None
+
+
+def _late(stream: Stream) -> None:
+    stream.message(7, payload([1]), NOW)
+
+
+def _damaged(stream: Stream) -> None:
+    stream.message(0, b"\x93damaged", NOW)
+
+
+def _lost(stream: Stream) -> None:
+    stream.message(0, payload([1]), NOW)
+    stream.message(5, payload([2]), NOW)
+
+
+def _over_budget(stream: Stream) -> None:
+    for number in range(40):
+        stream.message(number, payload([number * 10 + k for k in range(10)]), NOW)
+
+
+@pytest.mark.parametrize(
+    ("history", "known"),
+    [(lambda stream: stream.message(0, payload([1]), NOW), True)]
+    + [(each, False) for each in (_late, _damaged, _lost, _over_budget)],
+    ids=["whole", "late-join", "undecodable", "unrepaired", "budget"],
+)
+def test_absence_is_not_read_as_not_held_where_not_all_is_known(history, known):
+    ledger = Ledger(deployment_bytes=2_000)
+    blocks, stream = joined(ledger, "a")
+    history(stream)
+    found = ledger.lookup(DEPLOYMENT, [999_999], [(blocks, stream)], NOW)
+    assert found.holdings == ()
+    assert found.unknown == (() if known else (blocks.source.key,))
+
+
+def test_absence_says_nothing_while_missing_batches_are_being_read():
+    ledger = Ledger()
+    blocks = ledger.join(source("a"))
+    stream = Stream(blocks, NOW, replay=True, limits=StreamLimits())
+    stream.attach(NOW)
+    stream.connected(NOW)
+    members, key = [(blocks, stream)], blocks.source.key
+    stream.reply(stream.outbox[-1].token, 0, payload([1]), NOW)
+    assert ledger.lookup(DEPLOYMENT, [2], members, NOW).unknown == (key,), "the replay goes on"
+    stream.reply_end(stream.outbox[-1].token, NOW)
+    assert ledger.lookup(DEPLOYMENT, [2], members, NOW).unknown == ()
+    stream.message(2, payload([3]), NOW)
+    assert ledger.lookup(DEPLOYMENT, [2], members, NOW).unknown == (key,), "batch 1 is asked for"

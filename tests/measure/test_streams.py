@@ -496,3 +496,45 @@ def test_held_batches_are_bounded_in_bytes_too():
     assert held.put(1, 0, b"123456") == 0
     assert held.put(2, 0, b"12345") == 2
     assert len(held) == 0
+
+
+def test_an_empty_publisher_that_is_gone_for_long_is_not_known_to_hold_nothing():
+    world = joined(0)
+    assert world.stream.synced
+    world.disconnect()
+    lost = world.now
+    world.wait(3600)
+    assert world.stream.approximate == {Approximation.DISCONNECTED}
+    assert world.stream.stale_since == lost
+    pairs = [(world.blocks, world.stream)]
+    assert world.ledger.lookup(world.blocks.source.key.deployment, [1], pairs, world.now).unknown
+    world.connect()
+    world.answer()
+    assert not world.stream.approximate
+    assert (world.stream.state, world.stream.history) == (S.LIVE, History.COMPLETE)
+
+
+def test_an_empty_publisher_whose_replay_does_not_answer_after_a_reconnection_is_not_known():
+    world = joined(0)
+    world.disconnect()
+    world.publisher.store([1], None)
+    world.connect()
+    world.wait(10)
+    assert (world.stream.state, world.stream.history) == (S.LIVE, History.PARTIAL)
+    assert world.stream.confirmed is None
+    assert not world.stream.synced
+    world.wait(62, answer=True)
+    assert world.held() == {(1, "GPU", 0): 1}
+    assert (world.stream.history, world.stream.approximate) == (History.COMPLETE, set())
+
+
+def test_an_empty_publisher_known_to_have_restarted_is_not_known_until_it_is_read():
+    world = joined(0)
+    world.disconnect()
+    world.tell_restarted()
+    assert not world.stream.synced
+    world.publisher.restart()
+    world.connect()
+    world.answer()
+    assert world.stream.synced
+    assert world.stream.history is History.COMPLETE
