@@ -71,7 +71,8 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """The windows of one target. `push` gives the chain after one more read.
 
     ``resets`` counts the reads that found a restart or a lower number. ``first_at`` and ``at`` are the first and the
-    newest read.
+    newest read. ``exported`` says that the program itself told ``process_start``, not its platform: those two are never
+    equal, so that one says nothing of the other.
     """
 
     tail: Tail | None = None
@@ -80,6 +81,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     at: Instant | None = None
     incarnation: Hashable | None = None
     process_start: float | None = None
+    exported: bool = False
     resets: int = 0
     totals: Totals | None = None
     memo: dict[float, Sums | None] = msgspec.field(default_factory=dict)
@@ -108,12 +110,13 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
         exported = frame.process_start
         began = exported if exported is not None else started
         if self.tail is None or self.at is None:
-            return self._begin(frame, at, incarnation, limits, began)
+            return self._begin(frame, at, incarnation, limits, began, exported=exported is not None)
         if at.mono <= self.at.mono:
             return self
         restarted = _differ(self.incarnation, incarnation) or (
             self.process_start is not None
             and began is not None
+            and self.exported is (exported is not None)
             and abs(began - self.process_start) > _SAME_START_SECONDS
         )
         whole = not (frame.invalid or self.tail.held or self.tail.gaps)
@@ -131,12 +134,20 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
             at=at,
             incarnation=self.incarnation if incarnation is None else incarnation,
             process_start=self.process_start if began is None else began,
+            exported=self.exported if began is None else exported is not None,
             resets=self.resets + pair.reset,
             totals=totals.after(pair.link, pair.deltas, () if restarted else _falling(kept, pair.link)),
         )
 
+    @staticmethod
     def _begin(
-        self, frame: Frame, at: Instant, incarnation: Hashable | None, limits: ChainLimits, began: float | None
+        frame: Frame,
+        at: Instant,
+        incarnation: Hashable | None,
+        limits: ChainLimits,
+        began: float | None,
+        *,
+        exported: bool,
     ) -> Chain:
         start = None
         if began is not None and 0 < at.wall - began <= limits.window_seconds:
@@ -149,6 +160,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
             at=at,
             incarnation=incarnation,
             process_start=began,
+            exported=exported,
             totals=Totals.of(frame.columns) if link is None else Totals.of(frame.columns).after(link, link.deltas()),
         )
 

@@ -121,6 +121,20 @@ def test_the_start_that_the_program_exports_decides():
     assert restarted.resets == 1
 
 
+def test_a_start_that_the_program_tells_is_not_compared_with_its_platforms():
+    def body(value, start):
+        return prompt(value, b"process_start_time_seconds %s\n" % start)
+
+    told = b"%f" % (WALL - 480)
+    for hidden in (b"NaN", b"soon"):
+        first = (0, body(100, hidden), {"started": WALL - 500})
+        found = chain(first, (15, body(175, told)), (30, body(180, hidden)), (45, body(190, told)))
+        assert increase(found) == (90.0, 45.0, False)
+        assert (found.resets, found.process_start) == (0, WALL - 480)
+        later = chain(first, (15, body(175, told)), (30, body(180, b"%f" % (WALL + 20))))
+        assert later.resets == 1
+
+
 def test_an_old_window_expires_and_a_window_needs_a_counter():
     found = chain((0, prompt(1, b"toy:running 5\n")), (15, prompt(2, b"toy:running 5\n")))
     assert window(found, now=315) == Window(increase=1.0, seconds=15.0)
