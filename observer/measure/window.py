@@ -110,7 +110,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
         exported = frame.process_start
         began = exported if exported is not None else started
         if self.tail is None or self.at is None:
-            return self._begin(frame, at, incarnation, limits, began, exported=exported is not None)
+            return self._begin(frame, at, incarnation, limits, began)
         if at.mono <= self.at.mono:
             return self
         restarted = _differ(self.incarnation, incarnation) or (
@@ -141,13 +141,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
     @staticmethod
     def _begin(
-        frame: Frame,
-        at: Instant,
-        incarnation: Hashable | None,
-        limits: ChainLimits,
-        began: float | None,
-        *,
-        exported: bool,
+        frame: Frame, at: Instant, incarnation: Hashable | None, limits: ChainLimits, began: float | None
     ) -> Chain:
         start = None
         if began is not None and 0 < at.wall - began <= limits.window_seconds:
@@ -160,7 +154,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
             at=at,
             incarnation=incarnation,
             process_start=began,
-            exported=exported,
+            exported=frame.process_start is not None,
             totals=Totals.of(frame.columns) if link is None else Totals.of(frame.columns).after(link, link.deltas()),
         )
 
