@@ -6,9 +6,10 @@ asked in every round; version and publishers once in a process life, and now and
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TypeVar
 
 import msgspec
@@ -39,7 +40,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ProbeSink = Callable[[MemberProbe], None]
-"""Where results go after each round. Called on the event loop, for one member never twice at once."""
+"""Where results go after each round, and during a long one. Called on the event loop, for one member never twice at once."""
 
 
 class EngineMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +146,8 @@ class _Visitor:
         self._clock = clock
         self._options = options
         self._identity_due = -math.inf
+        self._spared = False
+        self._late = self._news = False
         self._life = 0
         self._notes: tuple[str, ...] = ()
         self._probe = MemberProbe(
@@ -177,30 +180,73 @@ class _Visitor:
         )
 
     async def visit(self) -> None:
-        """One round, and everything known so far to the sink."""
-        subject = self._subject
+        """One round, and everything known so far to the sink; in a round that takes long, each answer when it is there.
+
+        A listing ages while the next questions hang: told at the end only, it could be older than a listing may be.
+        """
         table = self._table
         if table is None:
             return
-        began, life = self._clock.now().mono, self._life
+        self._news = self._late = False
         told = self._options
-        asking = Asking(
-            subject.member, self._addresses, self._fetcher, self._clock, seconds=told.timeout, most=told.body
-        )
-        found = await _levels(asking, table)
-        settled = True
-        if began >= self._identity_due:
+        timer = asyncio.get_running_loop().call_later(told.timeout / 2, self._is_late)
+        try:
+            asking = Asking(
+                self._subject.member, self._addresses, self._fetcher, self._clock, seconds=told.timeout, most=told.body
+            )
+            if await self._round(asking, table, self._life) and self._news:
+                self._tell()
+        finally:
+            timer.cancel()
+
+    async def _round(self, asking: Asking, table: Vocabulary, life: int) -> bool:
+        """Ask everything that is due. False when a restart was told of meanwhile: answers may be the old process's."""
+        began = self._clock.now().mono
+        levels: list[object] = []
+        for name, ask in _levels(table):
+            levels.append(await ask(asking))
+            if not self._take({name: levels[-1]}, life):
+                return False
+        if began >= self._identity_due and not self._spare(levels):
             identity = await self._identity(asking, table)
-            found |= identity
             settled = all(not isinstance(each, ProbeFailed) or _lasting(each) for each in identity.values())
-            self._identity_due = began + self._options.identity_period
+            self._identity_due = began + self._options.identity_period if settled else -math.inf
+            if not self._take(identity, life):
+                return False
+        if asking.refused:
+            self._identity_due = -math.inf
+        return True
+
+    def _spare(self, levels: list[object]) -> bool:
+        """Whether this round ends here: a member that hangs at several questions would hang at the others.
+
+        With them a round would outlast its period, so that the end of the hanging is seen late. Every second round
+        asks all the same: these questions may be the ones that are answered.
+        """
+        hangs = len(levels) > 1 and all(isinstance(each, ProbeFailed) and _hung(each) for each in levels)
+        self._spared = hangs and not self._spared
+        return self._spared
+
+    def _take(self, found: dict[str, object], life: int) -> bool:
+        """Hold what was found; in a late round it is told at once."""
         if life != self._life:
-            # A restart was told of meanwhile: these answers may be the old process's, and the next round is at hand.
+            # The next round is at hand.
             self._identity_due = -math.inf
-            return
-        if asking.refused or not settled:
-            self._identity_due = -math.inf
+            return False
         self._hold(found)
+        self._news = True
+        if self._late:
+            self._tell()
+        return True
+
+    def _is_late(self) -> None:
+        """A round takes long: what is there already is not kept back for it."""
+        self._late = True
+        if self._news:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._news = False
         self._note()
         self._sink(self._probe)
 
@@ -243,15 +289,21 @@ class _Visitor:
         self._notes = notes
 
 
-async def _levels(asking: Asking, table: Vocabulary) -> dict[str, object]:
+def _levels(table: Vocabulary) -> Iterator[tuple[str, Callable[[Asking], Awaitable[object]]]]:
     """What can change at any time, by the field of `MemberProbe`."""
-    found: dict[str, object] = {}
     if table.models_path:
-        found["models"] = await asking.read(table.models_path, _models)
+        yield "models", lambda asking: asking.read(table.models_path, _models)
     if table.health_path:
-        when, outcome = await asking.get(table.health_path)
-        found["health"] = _health(table.health_path, when, outcome)
-    return found
+        yield "health", lambda asking: _ask_health(asking, table.health_path)
+
+
+async def _ask_health(asking: Asking, path: str) -> HealthAnswered | ProbeFailed:
+    when, outcome = await asking.get(path)
+    return _health(path, when, outcome)
+
+
+def _hung(failed: ProbeFailed) -> bool:
+    return failed.kind is FailureKind.TIMEOUT
 
 
 def _models(body: bytes, when: Instant) -> ModelsListed:

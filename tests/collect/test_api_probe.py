@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,7 @@ KEY = DeploymentKey("default", "d")
 MODELS = reply(b'{"object":"list","data":[{"id":"tiny"},{"id":"adapter"}]}', headers="Content-Type: text/plain\r\n")
 QUICK = ProbeOptions(period=0.05, timeout=2.0)
 HASTY = ProbeOptions(period=0.05, timeout=0.2)
+PATHS = ("/v1/models", "/health", "/version", "/kv_event_sources")
 
 
 class Kept:
@@ -44,6 +45,14 @@ class Kept:
             while sum(each.uid == uid for each in self.probes) < seen + count:
                 await asyncio.sleep(0.005)
         return [each for each in self.probes if each.uid == uid][-1]
+
+    async def until(self, condition: Callable[[MemberProbe], bool]) -> MemberProbe:
+        """The first, from now on, of which something holds."""
+        seen = len(self.probes)
+        async with asyncio.timeout(10):
+            while not any(map(condition, self.probes[seen:])):
+                await asyncio.sleep(0.005)
+        return next(filter(condition, self.probes[seen:]))
 
 
 def member(port: int, software: str = "vllm", uid: str = "uid-a", **more: object) -> EngineMember:
@@ -263,13 +272,37 @@ async def test_each_failure_is_a_value_and_delays_no_other(fetcher: Fetcher, ans
         probing(fetcher, kept, HASTY) as probe,
     ):
         await probe.sync([member(one.port), member(two.port, uid="uid-b")])
-        told = await kept.rounds(1)
+        told = await kept.until(lambda probe: probe.uid == "uid-a" and probe.events_failed is not None)
         other = await kept.rounds(2, "uid-b")
     for failed in (told.models_failed, told.version_failed, told.events_failed):
         assert failed is not None
         assert failed.kind == kind
         assert failed.detail
     assert other.models is not None
+
+
+async def test_a_listing_is_told_before_questions_that_hang_are_over(fetcher: Fetcher) -> None:
+    kept, slow = Kept(), ProbeOptions(period=30.0, timeout=2.0)
+    routes = {"/v1/models": MODELS, "/health": hostile.never, "/version": hostile.never}
+    async with Api(routes).running() as api, probing(fetcher, kept, slow) as probe:
+        await probe.sync([member(api.port)])
+        probe.restarted(KEY, "uid-a")  # at once, not at its slot
+        told = await kept.until(lambda probe: probe.models is not None)
+        assert (told.health, told.health_failed, told.version_failed) == (None, None, None)
+        told = await kept.until(lambda probe: probe.version_failed is not None)
+        assert told.health_failed is not None
+
+
+async def test_a_member_that_hangs_everywhere_is_not_asked_everything_in_each_round(fetcher: Fetcher) -> None:
+    kept = Kept()
+    async with Api(dict.fromkeys(PATHS, hostile.never)).running() as api, probing(fetcher, kept, HASTY) as probe:
+        await probe.sync([member(api.port)])
+        await kept.until(lambda probe: probe.version_failed is not None)
+        await kept.rounds(12)
+        asked = [path for path in api.asked if path in PATHS]
+    levels, identity = asked.count("/v1/models"), asked.count("/version")
+    assert identity, "though not never"
+    assert levels >= 2 * identity - 1
 
 
 async def test_members_that_leave_are_asked_no_more(fetcher: Fetcher) -> None:
