@@ -9,6 +9,7 @@ from exporters.timestamps import rfc3339
 from router_contract.readings import Instant
 from router_contract.router_views import RouterView, ViewFailed, WorkerRow
 from router_contract.status import Convergence, ServingState
+from router_contract.targets import host_key
 from router_contract.verdicts import Condition, DeploymentReport
 
 Json = dict[str, Any]
@@ -30,13 +31,12 @@ def view_entries(report: DeploymentReport, names: Mapping[str, str]) -> list[Jso
 
 
 def _hosts(report: DeploymentReport, names: Mapping[str, str]) -> dict[tuple[str, int | None], str]:
-    """Pod names by the addresses that a worker's URL can name."""
+    """Pod names by the addresses that a worker's URL can name; one that stays goes before one that leaves."""
     found: dict[tuple[str, int | None], str] = {}
-    for role in report.deployment.roles:
-        for member in role.members():
-            ports = {*member.ports, *(a.port for a in (member.api, member.metrics) if a is not None)}
-            if member.host is not None:
-                found |= {(member.host, port): names[member.uid] for port in ports}
+    members = [member for role in report.deployment.roles for member in role.members() if member.host is not None]
+    for member in sorted(members, key=lambda each: not each.terminating):
+        ports = {*member.ports, *(a.port for a in (member.api, member.metrics) if a is not None)}
+        found |= {(host_key(member.host or ""), port): names[member.uid] for port in ports}
     return found
 
 
@@ -55,7 +55,7 @@ def _view(view: RouterView, now: Instant, hosts: Mapping[tuple[str, int | None],
 
 def _worker(row: WorkerRow, hosts: Mapping[tuple[str, int | None], str]) -> Json:
     """One worker as its router tells of it; null is what the source does not tell. ``pod`` is who is at its address."""
-    pod = row.endpoint or hosts.get((row.host, row.port))
+    pod = row.endpoint or hosts.get((host_key(row.host), row.dialled))
     found: Json = {"url": row.url or row.endpoint, **({"pod": pod} if pod else {})}
     if row.rank is not None:
         found["rank"] = row.rank

@@ -26,7 +26,7 @@ from router_contract.status import (
     RoleStatus,
     Transition,
 )
-from router_contract.targets import Deployment, Member, Ready, Role
+from router_contract.targets import Deployment, Member, Ready, Role, host_key
 from router_contract.verdicts import Condition, Status
 
 
@@ -243,7 +243,7 @@ class DeploymentInputs(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for role in self.deployment.roles:
             for member in role.members():
                 for port in listeners(member) if member.host is not None else ():
-                    found.setdefault((member.host or "", port), []).append((role, member))
+                    found.setdefault((host_key(member.host or ""), port), []).append((role, member))
         return found
 
     def evidence(self, uid: str) -> MemberEvidence:
@@ -252,7 +252,7 @@ class DeploymentInputs(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def listening(self, host: str, port: int | None) -> list[tuple[Role, Member]]:
         """The engine members that listen at an address and port, with their roles."""
-        return self._listeners.get((host, port), []) if port is not None else []
+        return self._listeners.get((host_key(host), port), []) if port is not None else []
 
     def named(self, name: str) -> list[tuple[Role, Member]]:
         """The engine members of a name, with their roles."""

@@ -38,10 +38,12 @@ class OperatorStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 
 
 class BindingFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The referenced cache binding. ``domain_read`` says that its domain was read."""
+    """The referenced cache binding. ``ready`` is ``None`` while it tells nothing of that; ``domain_read`` says that its
+    domain was read.
+    """
 
     name: str
-    ready: bool
+    ready: bool | None
     deleting: bool = False
     domain_read: bool = True
 
@@ -61,7 +63,7 @@ class WeightsFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The referenced model artifact and how its weights reach the Pods.
 
     ``refused`` is a planning refusal in the operator's word (AccessModeConflict, …), empty when none. ``delivery`` is
-    Mount or Download. ``pods_have_them`` is ``None`` when no Pod was there to ask.
+    Mount or Download. ``pods_have_them`` is ``None`` when no Pod was there to tell.
     """
 
     found: bool
@@ -75,11 +77,14 @@ class WeightsFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RouterObjectsFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The managed router's objects: whether they rendered, whether they exist, and the ready replicas of them."""
+    """The managed router's objects: whether they rendered, whether they exist, and the ready replicas of them.
+
+    ``ready`` is ``None`` where the object does not tell: nobody has reported on it yet.
+    """
 
     render_error: str = ""
     deployed: bool = True
-    ready: int = 0
+    ready: int | None = 0
 
 
 class RolloutFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -123,15 +123,15 @@ class CanaryRunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The platform's own canary run of one unit. ``analysis`` names ours of the same run, empty when none is open.
 
     ``capacity_wait_since`` is apart from ``step_entered``: waiting for capacity spends nothing of the soak. ``rejected`` is a
-    revision that a rollback turned down and that is not tried again. ``steps`` is ``None`` where the plan is not pinned any
-    more, ``failed_checks`` where the run counts none or does not say.
+    revision that a rollback turned down and that is not tried again. ``step`` is ``None`` where what is written is no step;
+    ``steps`` where the plan is not pinned any more, ``failed_checks`` where the run counts none or does not say.
     """
 
     phase: str = ""
     target: str = ""
     canary: str = ""
     stable: str = ""
-    step: int = 0
+    step: int | None = 0
     steps: int | None = None
     open: bool = False
     held_by: CanaryHold = CanaryHold.NOTHING

@@ -22,6 +22,8 @@ MAX_SHOWN = 80
 MAX_PROBLEMS = 8
 _RANK_DIGITS = 5
 _PORT = re.compile(r":[0-9]{1,5}\Z")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+"""Where a URL that names no port is asked."""
 
 
 class ViewError(ValueError):
@@ -70,6 +72,11 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=Fa
     def label(self) -> str:
         """How the row is named to people."""
         return self.url or self.endpoint
+
+    @property
+    def dialled(self) -> int | None:
+        """The port that the router sends to: of a URL without one its scheme's own."""
+        return self.port if self.port is not None else _DEFAULT_PORTS.get(self.url.partition("://")[0].lower())
 
 
 class RouterView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag="view", gc=False):
@@ -166,6 +173,8 @@ def worker_address(told: str) -> tuple[str, str, int | None, int | None]:
         raise ViewError(_unfit(told, secretive, "its host or port is none")) from None
     if not host:
         raise ViewError(_unfit(told, secretive, "no host"))
+    if port == 0:
+        raise ViewError(_unfit(told, secretive, "its port is 0"))
     shown = f"{scheme}{marker}{rest}"
     return (shown if rank is None else f"{shown}@{rank}"), host, port, rank
 

@@ -6,6 +6,8 @@ on a schedule of its own; a `KvEventSource` is one KV-event publisher. Nothing h
 
 from __future__ import annotations
 
+import functools
+import ipaddress
 from collections.abc import Iterator
 from enum import StrEnum
 
@@ -60,6 +62,18 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     key_file: str | None = None
     server_name: str | None = None
     skip_verify: bool = False
+
+
+@functools.lru_cache(maxsize=32_768)
+def host_key(host: str) -> str:
+    """A host as it is compared: names in lower case without the last dot, IPv6 addresses in their shortest form."""
+    low = host.lower().removesuffix(".")
+    if ":" not in low:
+        return low
+    try:
+        return ipaddress.ip_address(low).compressed
+    except ValueError:
+        return low
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True, gc=False):

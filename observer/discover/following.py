@@ -95,7 +95,8 @@ class Followed:
             namespaced=source.namespaced,
         )
         for place in self._places if source.namespaced else [None]:
-            wanted = Wanted(resource=resource, namespace=place, label_selector=source.label_selector, keep=source.keep)
+            keep = self.platform.document.kept(source)
+            wanted = Wanted(resource=resource, namespace=place, label_selector=source.label_selector, keep=keep)
             self._hear(source.name, place, self._feeds.open(wanted), _SourceTold(self, source.name))
 
     def _hear(self, source: str, place: str | None, feed: Feed, told: Callable[[Change[Any]], None]) -> None:

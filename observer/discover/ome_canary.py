@@ -14,8 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from router_contract.canary import CanaryAnalysis, TargetRef
-from router_contract.canary_decode import read_source, read_steps
+from router_contract.canary_decode import read_steps
 from router_contract.canary_inputs import Run
+from router_contract.canary_source import read_source
 from router_contract.fields import FieldFault, Fields, parse_seconds
 from router_contract.targets import DeploymentKey
 
@@ -123,6 +124,12 @@ def _unit(
     if plan is None or not revision:
         return None
     steps, source = plan
+    step = _step(state, len(steps))
+    if step is None:
+        found = str(state["currentStep"])[:60]
+        at = f"status.components.{component}.canary.currentStep"
+        problems.append(f"{at}: found {found!r}, wanted a whole number from 0")
+        return None
     meta = _map(service, "metadata")
     notes = _map(meta, "annotations")
     own = str(notes.get(_READY_TIMEOUT, ""))
@@ -146,7 +153,7 @@ def _unit(
         target=str(state.get("targetID") or revision),
         canary=revision,
         stable=stable or None,
-        step=_step(state, len(steps)),
+        step=step,
         step_entered=_seconds(state.get("stepEnteredTime")),
         serving=str(held.get("rolloutPhase", "")) not in _NO_CAPACITY and not state.get("capacityWaitSince"),
         pre_step_hold=state.get("preStepHold") is True,
@@ -177,9 +184,12 @@ def _plan(canary: Mapping[str, Any], where: str, problems: list[str]) -> Any:
     return None if faults else (steps, source)
 
 
-def _step(state: Mapping[str, Any], steps: int) -> int:
-    told = state.get("currentStep", 0)
-    return min(max(0, told), steps) if isinstance(told, int) else 0
+def _step(state: Mapping[str, Any], steps: int) -> int | None:
+    """The step of the run. The first is a 0, which its writer may leave out; ``None`` where what is written is no step."""
+    told = state.get("currentStep")
+    if told is None:
+        return 0
+    return min(told, steps) if isinstance(told, int) and not isinstance(told, bool) and told >= 0 else None
 
 
 def _seconds(text: Any) -> float | None:

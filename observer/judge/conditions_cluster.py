@@ -52,6 +52,8 @@ def domain_registered(facts: PlatformFacts) -> Condition:
         return say(kind, Status.FALSE, "BindingNotFound", "the referenced binding does not exist")
     if binding.deleting:
         return say(kind, Status.FALSE, "BindingDeleting", f"binding {binding.name} is being deleted")
+    if binding.ready is None:
+        return not_observable(kind, f"binding {binding.name} does not tell yet whether it is ready")
     if not binding.ready:
         return say(kind, Status.FALSE, "BindingNotReady", f"binding {binding.name} is not ready")
     if not binding.domain_read:
@@ -149,7 +151,7 @@ def _weights(fact: WeightsFact) -> tuple[Status, str, str]:
     if fact.materialized is False:
         return Status.FALSE, "Materializing", "the artifact is being materialized"
     if fact.pods_have_them is None:
-        return Status.UNKNOWN, NOT_OBSERVABLE, "no Pod was there to have the weights"
+        return Status.UNKNOWN, NOT_OBSERVABLE, "no Pod tells whether it has the weights"
     download = fact.delivery == "Download"
     if fact.pods_have_them:
         return Status.TRUE, "Downloaded" if download else "Mounted", "every Pod has the weights"

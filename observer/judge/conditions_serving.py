@@ -118,6 +118,9 @@ def router_ready(inputs: DeploymentInputs, now: Instant, policy: JudgePolicy) ->
             return say(kind, Status.FALSE, "RenderFailed", objects.render_error)
         if not objects.deployed:
             return say(kind, Status.UNKNOWN, "NotDeployed", "the router does not exist yet")
+        if objects.ready is None:
+            # its keeper has not reported on it: the Pods themselves are all there is
+            return _from_members(inputs, now, policy)
         if objects.ready < 1:
             return say(kind, Status.FALSE, "NoReadyReplicas", f"{router.name} has no ready replica")
         return say(kind, Status.TRUE, "Ready", f"{objects.ready} ready")
@@ -141,7 +144,7 @@ def router_ready_count(inputs: DeploymentInputs, now: Instant, policy: JudgePoli
     if router is None:
         return None
     objects = inputs.facts.router_objects
-    if objects is not None and not isinstance(objects, Unset):
+    if objects is not None and not isinstance(objects, Unset) and (objects.ready is not None or not objects.deployed):
         return objects.ready
     live = [member for member in router.members if not member.terminating]
     states = [_router_state(inputs, member, now, policy) for member in live]

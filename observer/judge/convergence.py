@@ -133,7 +133,8 @@ def bind(view: RouterView, inputs: DeploymentInputs) -> _Bound:
         listener = bind_row(row, view, inputs)
         if listener is None:
             if row.in_selection is not False:
-                bound.fault = bound.fault or f"router {view.router} selects {row.label}, which is no current member"
+                does = "selects" if row.in_selection else "may select"
+                bound.fault = bound.fault or f"router {view.router} {does} {row.label}, which is no current member"
             elif row.recent_dispatch:
                 bound.fault = (
                     bound.fault or f"router {view.router} sent to {row.label} lately, which is no current member"
@@ -154,7 +155,7 @@ def bind_row(row: WorkerRow, view: RouterView, inputs: DeploymentInputs) -> List
     """
     found: list[Listener] = []
     named = view.source is ViewSource.SERIES
-    candidates = _named(row, inputs) if named else inputs.listening(row.host, row.port)
+    candidates = _named(row, inputs) if named else inputs.listening(row.host, row.dialled)
     for role, member in candidates:
         port = _port_of(row, view, member)
         if port is None or member.terminating or not member.started:
@@ -178,7 +179,7 @@ def _port_of(row: WorkerRow, view: RouterView, member: Member) -> int | None:
     """The listener of a member that a row names. llm-d's series name Pods, not addresses: their serving port is it."""
     if view.source is ViewSource.SERIES:
         return member.api.port if member.api is not None else 0
-    return row.port
+    return row.dialled
 
 
 def _conflicts(inputs: DeploymentInputs, bound: _Bound) -> tuple[str, ...]:

@@ -63,7 +63,11 @@ def built_with(role: Role, replica: Replica, members: tuple[Member, ...], *, dec
         return None, f"members declare different totals: {', '.join(map(str, sorted(totals)))}"
     if totals:
         total = totals.pop()
-        return (total, "") if total >= 1 else (None, f"members declare a total of {total}, at least 1 is wanted")
+        if total >= 1:
+            return total, ""
+        # what is written and is no number is a total below 0 to us
+        found = f"a total of {total}" if total == 0 else "a total that is no number"
+        return None, f"{members[0].name} declares {found}, a whole number of at least 1 is wanted"
     if replica.size is not None:
         return replica.size, ""
     if declared:
@@ -92,17 +96,27 @@ def member_set_complete(context: GroupContext) -> Leg:
 
 def _seats(context: GroupContext, total: int) -> str:
     """Why seats cannot be read, or nothing. A single member without a seat is an older form and fine."""
-    seats = [member.seat for member in context.members]
-    known = [seat for seat in seats if seat is not None]
-    if len(set(known)) != len(known):
-        return "two members claim one seat"
-    if any(seat < 0 or seat >= total for seat in known):
-        return f"a seat is outside 0..{total - 1}"
-    if known and len(known) < len(seats):
-        return "some members claim no seat"
-    if not known and total > 1 and seats and context.inputs.facts.seats:
+    seated: dict[int, Member] = {}
+    without = [member for member in context.members if member.seat is None]
+    for member in context.members:
+        if member.seat is None:
+            continue
+        if member.seat in seated:
+            return f"{seated[member.seat].name} and {member.name} claim one seat{_seat(member.seat)}"
+        seated[member.seat] = member
+    strange = next((member for seat, member in seated.items() if not 0 <= seat < total), None)
+    if strange is not None:
+        return f"{strange.name} claims a seat{_seat(strange.seat)} outside 0..{total - 1}"
+    if seated and without:
+        return f"{without[0].name} claims no seat"
+    if not seated and total > 1 and without and context.inputs.facts.seats:
         return "no member claims a seat"
     return ""
+
+
+def _seat(seat: int | None) -> str:
+    """A seat in a sentence. One that is written and no number is below 0 to us, and is not shown as one."""
+    return "" if seat is None or seat < 0 else f" ({seat})"
 
 
 def member_ready(context: GroupContext, member: Member) -> LegState:

@@ -38,6 +38,10 @@ HELD = frozenset({GroupState.UNVERIFIED, GroupState.AWAITING_OBSERVATION, GroupS
 """The states in which nobody can tell."""
 
 
+_NAMED = 5
+"""Members that one sentence names."""
+
+
 class JudgedGroup(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A group's verdict, what is kept of it, how its members stand, and whether it was observed at all.
 
@@ -187,13 +191,22 @@ def _state(
     if selection.state is ServingState.NOT_CONFIGURED:
         return GroupState.ELIGIBLE, "Qualified", "every criterion passes and no router is declared", False
     if not (listed_now or (context.record is not None and context.record.listed)):
-        why = selection.fault or "no router has listed every serving member yet"
+        why = _unlisted(context, selection) if selection.valid else selection.fault
         return GroupState.AWAITING_OBSERVATION, "RouterNotListed", why, False
     if selection.valid:
         return GroupState.ELIGIBLE, "Qualified", "every criterion passes", False
     if held and not void and _proved(context):
         return GroupState.ELIGIBLE, "Retained", f"kept by the membership while views are lost: {selection.fault}", True
     return GroupState.AWAITING_OBSERVATION, "RouterViewLost", selection.fault, False
+
+
+def _unlisted(context: GroupContext, selection: Selection) -> str:
+    """Which serving members the valid views do not name."""
+    names = [member.name for member in context.serving if member.uid not in selection.listed]
+    if not names:
+        return "no member serves, so no router can list one"
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"no router lists {', '.join(names[:_NAMED])}{more}"
 
 
 def _failed(state: GroupState, leg: Leg) -> str:

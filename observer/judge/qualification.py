@@ -71,15 +71,16 @@ def converge(
     """The convergence finding and its condition.
 
     Missing are serving members of eligible groups that no router selects, extra are selected members of groups that
-    lost eligibility by a fact. A selected member of an undecided group is neither, and keeps the answer Unknown.
+    lost eligibility by a fact, and those that serve nothing whatever their group is (a follower of a leader). A selected
+    member of an undecided group that does serve is neither, and keeps the answer Unknown.
     """
     eligible = [item for item in groups if item.verdict.state is GroupState.ELIGIBLE]
     wanted = tuple(sorted({uid for item in eligible for uid in item.serving}))
     seen = uids(selection.selected) if selection.valid else ()
-    revoked = {uid for item in groups if item.verdict.state in REVOKED for uid in _all_members(item)}
+    unfit = {uid for item in groups for uid in _unfit(item)}
     confirmed = selection.state is ServingState.CONFIRMED
     missing = tuple(uid for uid in wanted if uid not in seen) if confirmed else ()
-    extra = tuple(uid for uid in seen if uid in revoked) if confirmed else ()
+    extra = tuple(uid for uid in seen if uid in unfit) if confirmed else ()
     status, reason = _finding(inputs, selection, groups, missing=missing, extra=extra)
     key = f"{status.value}/{reason}"
     since = stored.converged_since if stored.converged == key else now.wall
@@ -151,8 +152,15 @@ def still_converging(stored: Stored, wanted: tuple[str, ...], reason: str) -> bo
     return stored.converging or wanted != stored.eligible_set
 
 
-def _all_members(item: JudgedGroup) -> set[str]:
-    return {member.uid for member in item.verdict.members}
+def _unfit(item: JudgedGroup) -> set[str]:
+    """The members of a group that no router should select: all of one that lost eligibility, else those that serve nothing.
+
+    Who serves in an elastic collective is not told by its group.
+    """
+    members = {member.uid for member in item.verdict.members}
+    if item.verdict.state in REVOKED:
+        return members
+    return set() if item.verdict.elastic else members - set(item.serving)
 
 
 def _finding(

@@ -215,3 +215,18 @@ def test_a_plan_of_any_shape_raises_nothing(value: Any) -> None:
         made = service()
         made["status"][part] = value
         ome_canaries(made, {})
+
+
+@pytest.mark.parametrize("said", ["two", True, -1, 1.5, []], ids=repr)
+def test_a_step_that_is_no_step_is_judged_as_none(said: Any) -> None:
+    found = ome_canaries(service(currentStep=said), {})
+    assert found.units == ()
+    (problem,) = found.problems
+    wanted = f"status.components.engine.canary.currentStep: found {str(said)!r}, wanted a whole number from 0"
+    assert problem == wanted
+
+
+def test_a_step_that_is_left_out_is_the_first() -> None:
+    made = service()
+    del made["status"]["components"]["engine"]["canary"]["currentStep"]
+    assert ome_canaries(made, {}).units[0].run.step == 0

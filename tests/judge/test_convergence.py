@@ -7,7 +7,7 @@ import pytest
 
 from observer.judge.convergence import bind_row, read_selection
 from router_contract.judging import Stored
-from router_contract.router_views import Circuit, RouterView, ViewSource, WorkerRow
+from router_contract.router_views import Circuit, RouterView, ViewSource, WorkerRow, worker_address
 from router_contract.targets import Member, Ready
 from tests.judge.build import (
     NOW,
@@ -397,3 +397,72 @@ def test_a_router_without_declared_count_is_judged_by_the_pods_that_exist():
 
 def test_gpustack_facts_require_seats():
     assert facts().seats is True
+
+
+class TestWhoServesNothing:
+    """A follower of a leader answers no request: a router that selects it loses what it sends there."""
+
+    FOLLOWED = deployment(
+        role(replica(member("a", declared_total=2), member("b", seat=1, serves=False, declared_total=2))),
+        with_router=True,
+    )
+
+    def test_a_selected_follower_is_extra_though_its_group_is_eligible(self):
+        judged = run(inputs(self.FOLLOWED, views=(view(row("a"), row("b")),)), kept(record("a/b")))
+        assert [group.state.value for group in judged.groups()] == ["Eligible"]
+        assert (judged.convergence.wanted, judged.convergence.extra) == (("a",), ("b",))
+        assert answer(judged, "RouterConverged") == "False/ExtraEndpoint"
+        assert "pod-b (by router-r)" in condition(judged, "RouterConverged").message
+
+    def test_it_is_so_while_eligibility_is_not_decided(self):
+        judged = run(inputs(self.FOLLOWED, members=(), views=(view(row("a"), row("b")),)))
+        assert judged.convergence.extra == ("b",)
+
+    def test_a_leader_alone_is_converged(self):
+        judged = run(inputs(self.FOLLOWED, views=(view(row("a")),)), kept(record("a/b")))
+        assert (judged.convergence.extra, answer(judged, "RouterConverged")) == ((), "True/Converged")
+
+    def test_workers_of_an_elastic_collective_are_not_told_by_its_group(self):
+        target = msgspec.structs.replace(
+            self.FOLLOWED, roles=(msgspec.structs.replace(self.FOLLOWED.roles[0], elastic=True),)
+        )
+        assert run(inputs(target, views=(view(row("a"), row("b")),))).convergence.extra == ()
+
+
+class TestOneAddressWrittenInSeveralWays:
+    @pytest.mark.parametrize(
+        ("host", "url"),
+        [
+            ("10.0.0.1", "http://10.0.0.1"),
+            ("Engine-A.svc", "http://engine-a.SVC:80"),
+            ("engine-a.svc", "HTTP://engine-a.svc./v1"),
+            ("fd00::7", "http://[FD00:0:0::7]:80"),
+            ("FD00:0::7", "http://[fd00::7]@1"),
+        ],
+    )
+    def test_it_is_the_same_member(self, host, url):
+        shown, at, port, rank = worker_address(url)
+        target = deployment(role(replica(member("a", host=host, ports=(80,)))), with_router=True)
+        made = WorkerRow(url=shown, host=at, port=port, rank=rank, healthy=True, in_selection=True)
+        found = bound(made, target)
+        assert found is not None
+        assert (found.uid, found.port) == ("a", 80)
+
+    def test_a_url_without_a_scheme_or_of_another_names_no_port(self):
+        assert [WorkerRow(url=url).dialled for url in ("h", "grpc://h", "https://h")] == [None, None, 443]
+
+
+def test_a_row_that_tells_nothing_is_not_said_to_be_selected():
+    given = inputs(ROUTED, views=(view(row("a"), row("z", in_selection=None)),))
+    assert "router router-r may select http://10.0.0.26:8000" in read_selection(given, NOW, POLICY).fault
+
+
+def test_who_is_not_listed_is_named_whatever_else_the_views_say():
+    """`explain` names the member: not only that one is missing, nor what another group's members do."""
+    given = inputs(TWO, views=(view(row("a")),))
+    assert [group.message for group in run(given).groups()][1] == "no router lists pod-b"
+    both = (view(row("a")), view(row("a", in_selection=False), uid="s"))
+    two = msgspec.structs.replace(TWO, router=router("r", "s"))
+    judged = run(inputs(two, views=both))
+    assert answer(judged, "RouterConverged") == "False/ViewsDisagree"
+    assert [group.message for group in judged.groups()][1] == "no router lists pod-b"

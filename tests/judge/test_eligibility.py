@@ -388,3 +388,27 @@ def test_the_rollout_condition_does_not_enter_the_legs():
     judged = run(inputs(facts=facts(rollout=RolloutFact(desired=1, accounted=1, current=0, outdated_roles=("serve",)))))
     assert answer(judged, "ReplicasUpToDate") == "False/RolloutInProgress"
     assert judged.roles[0].endpoints.eligible == 1
+
+
+@pytest.mark.parametrize(
+    ("members", "why"),
+    [
+        pytest.param(pair(second={"seat": 0}), "pod-a and pod-b claim one seat (0)", id="one seat twice"),
+        pytest.param(pair(second={"seat": 5}), "pod-b claims a seat (5) outside 0..1", id="too far"),
+        pytest.param(pair(second={"seat": -1}), "pod-b claims a seat outside 0..1", id="no number"),
+        pytest.param(pair(second={"seat": None}), "pod-b claims no seat", id="no seat"),
+        pytest.param(
+            (member("a", declared_total=-1),),
+            "pod-a declares a total that is no number, a whole number of at least 1 is wanted",
+            id="a total that is no number",
+        ),
+        pytest.param(
+            (member("a", declared_total=0),),
+            "pod-a declares a total of 0, a whole number of at least 1 is wanted",
+            id="a total of nothing",
+        ),
+    ],
+)
+def test_the_member_that_cannot_be_placed_is_named(members, why):
+    """What is written and no number is kept as -1, which nobody wrote: it is not shown as found."""
+    assert leg(verdict(*members), "MemberSetComplete").why == why

@@ -258,6 +258,7 @@ def test_journal_wants_its_boolean():
         pytest.param(b'{"total":0}', "workers is absent", id="no workers"),
         pytest.param(b"Not Found", "not one JSON document", id="text"),
         pytest.param(b'{"workers":[{"url":"http://h:99999","is_healthy":true}]}', "99999", id="port out of range"),
+        pytest.param(b'{"workers":[{"url":"http://h:0","is_healthy":true}]}', "its port is 0", id="port of nothing"),
     ],
 )
 def test_workers_refuses(body, message):

@@ -37,6 +37,7 @@ _PATH_KEYS = {
     "domain",
     "active",
     "flavors",
+    "observed",
 }
 """Fields of the rules that hold paths, by their names in the structs."""
 

@@ -291,3 +291,10 @@ class PlatformDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     facts: Annotated[FactsRule, Meta(description="What else the platform says.")] = FactsRule()
     reasons: Annotated[tuple[ReasonRule, ...], Meta(description="Advice for its reasons.")] = ()
     notes: Annotated[tuple[NoteRule, ...], Meta(description="What its users ask, answered beside an explanation.")] = ()
+
+    def kept(self, source: SourceRule) -> tuple[str, ...]:
+        """What is kept of a source's objects: what it names, and what tells a 0 that was left out from a silence."""
+        workload = self.router.workload if self.router is not None else None
+        if not source.keep or workload is None or workload.source != source.name or workload.observed in source.keep:
+            return source.keep
+        return (*source.keep, workload.observed)

@@ -16,9 +16,13 @@ class WorkloadRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     source: Annotated[str, Meta(description="Name of a source.")]
     name: Annotated[Takes, Meta(description="Its name.")]
-    ready: Annotated[str, Meta(description="Path in it to the number of ready replicas; absent is 0.")] = (
-        "status.readyReplicas"
-    )
+    ready: Annotated[
+        str,
+        Meta(description="Path in it to the number of ready replicas; absent is 0 once `observed` is there."),
+    ] = "status.readyReplicas"
+    observed: Annotated[
+        str, Meta(description="Path in it that is there once somebody has reported on it; kept without being named.")
+    ] = "status.observedGeneration"
 
 
 class ObjectRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -112,11 +112,14 @@ def started(pod: Pod, container: Container | None) -> bool:
     )
 
 
+_STATES = {state.value: state for state in Ready}
+
+
 def readiness(pod: Pod, types: Sequence[str]) -> Ready:
     """Ready when every one of the condition types is True; one False is enough for False."""
     held = dict(pod.conditions)
     types = [kind.removesuffix("?") for kind in types if not kind.endswith("?") or kind.removesuffix("?") in held]
-    states = [pod.ready if kind == "Ready" else Ready(held.get(kind, "Unknown")) for kind in types]
+    states = [pod.ready if kind == "Ready" else _STATES.get(held.get(kind, ""), Ready.UNKNOWN) for kind in types]
     if Ready.FALSE in states:
         return Ready.FALSE
     return Ready.TRUE if states and all(state is Ready.TRUE for state in states) else Ready.UNKNOWN

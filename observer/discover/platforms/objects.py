@@ -19,6 +19,7 @@ from observer.discover.platforms.document_facts import (
     ScalerRule,
     UrlRule,
     WeightsRule,
+    WorkloadRule,
 )
 from observer.discover.platforms.select import controller
 from observer.discover.platforms.taking import Scope, text
@@ -64,10 +65,9 @@ class Objects:
         name, found = self._referred(rule, scope)
         if found is None or isinstance(found, msgspec.UnsetType):
             return found
-        ready = all(paths.as_text(paths.first(found.body, path)) in words.split("|") for path, words in rule.ready)
         return BindingFact(
             name=name,
-            ready=ready,
+            ready=_fits(found.body, rule.ready),
             deleting=_deleting(found),
             domain_read=rule.domain is None or paths.first(found.body, rule.domain) is not None,
         )
@@ -165,7 +165,7 @@ class Objects:
             return msgspec.UNSET
         if found is None or controller(found)[2] != self._target.uid:
             return RouterObjectsFact(deployed=False)
-        return RouterObjectsFact(ready=paths.whole(paths.first(found.body, rule.workload.ready)) or 0)
+        return RouterObjectsFact(ready=_ready(found.body, rule.workload))
 
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -185,16 +185,40 @@ def named_in(said: str) -> str:
     return str(name) if fits else ""
 
 
+def _ready(body: Mapping[str, Any], rule: WorkloadRule) -> int | None:
+    """Ready replicas of an object. Its writer leaves a 0 out, and says nothing at all before it has looked."""
+    told = paths.first(body, rule.ready)
+    if told is None:
+        return None if paths.first(body, rule.observed) is None else 0
+    number = paths.whole(told)
+    return None if number is None or number < 0 else number
+
+
 def _deleting(document: Document) -> bool:
     return paths.first(document.body, "metadata.deletionTimestamp") is not None
 
 
 def _have(roles: Sequence[Role], delivery: str | None) -> bool | None:
-    """Whether the Pods that run have the weights: a mounted claim before any container starts, a download before Ready."""
-    running = [member for role in roles for member in role.members() if member.started and not member.ancillary]
+    """Whether the Pods that run have the weights: a mounted claim before any container starts, a download before Ready.
+
+    A Pod that leaves is not ready for another reason, and one whose readiness nobody tells says nothing.
+    """
+    members = (member for role in roles for member in role.members())
+    running = [member for member in members if member.started and not member.ancillary and not member.terminating]
     if not running or delivery is None:
         return None
-    return True if delivery == "Mount" else all(member.ready is Ready.TRUE for member in running)
+    if delivery == "Mount":
+        return True
+    states = {member.ready for member in running}
+    return False if Ready.FALSE in states else None if Ready.UNKNOWN in states else True
+
+
+def _fits(body: Mapping[str, Any], wanted: Sequence[tuple[str, str]]) -> bool | None:
+    """Whether every path has one of its values (`a|b`); ``None`` where one tells nothing yet and none has another."""
+    told = [(paths.as_text(paths.first(body, path)), words.split("|")) for path, words in wanted]
+    if any(found is not None and found not in words for found, words in told):
+        return False
+    return None if any(found is None for found, _ in told) else True
 
 
 def _workload(rule: QuotaRule, found: Document, places: Mapping[str, tuple[str, int | None]]) -> WorkloadFact:

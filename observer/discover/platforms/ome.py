@@ -156,7 +156,7 @@ def _role(
     if desired is None and component.scaler is not None and component.scaler.desired is not None:
         desired = component.scaler.desired
     made = tuple(
-        _replica(each, _row(each, instances, owners, several=several), instances, draining=draining, several=several)
+        _replica(each, _owner(each, owners) if several else "", instances, draining=draining, several=several)
         for each in role.replicas
     )
     return msgspec.structs.replace(
@@ -167,15 +167,16 @@ def _role(
     )
 
 
-def _row(replica: Replica, instances: Instances, owners: Mapping[str, str], *, several: bool) -> InstanceRow | None:
-    name = next((owners[member.uid] for member in replica.members if member.uid in owners), "")
-    return instances.row(replica.ordinal, name if several else "")
+def _owner(replica: Replica, owners: Mapping[str, str]) -> str:
+    return next((owners[member.uid] for member in replica.members if member.uid in owners), "")
 
 
-def _replica(
-    replica: Replica, row: InstanceRow | None, instances: Instances, *, draining: bool, several: bool
-) -> Replica:
-    """A replica with what its Instance undergoes; numbers of several objects are no ordinals of one role."""
+def _replica(replica: Replica, owner: str, instances: Instances, *, draining: bool, several: bool) -> Replica:
+    """A replica with what its Instance undergoes; numbers of several objects are no ordinals of one role.
+
+    ``owner`` is the object that it is of, empty for the only one.
+    """
+    row = instances.row(replica.ordinal, owner)
     made = msgspec.structs.replace(
         replica,
         ordinal=None if several else replica.ordinal,
@@ -183,6 +184,10 @@ def _replica(
     )
     if draining:
         return msgspec.structs.replace(made, retiring=True, retiring_reason="its home is asked to drain")
+    leaving = next((name for name in instances.leaving if owner in {"", name}), "")
+    if leaving:
+        why = f"the InferenceReplica {leaving} is being deleted"
+        return msgspec.structs.replace(made, retiring=True, retiring_reason=why)
     if row is None:
         return made
     kind = "" if row.operation is None else row.operation.type

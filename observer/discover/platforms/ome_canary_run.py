@@ -21,8 +21,9 @@ def canary_run(service: Json, component: str) -> CanaryRunRecord | None:
         return CanaryRunRecord(phase=phase) if phase else None
     steps = _steps(service, component)
     failed = loose.part(found, "failed")
-    step = loose.number(found, "currentStep") or 0
-    unfinished = steps is not None and step < len(steps) and phase not in _SETTLED
+    # the first step is a 0, which its writer may leave out; anything else that is no number is no step
+    step = 0 if found.get("currentStep") is None else loose.number(found, "currentStep")
+    unfinished = steps is not None and (step is None or step < len(steps)) and phase not in _SETTLED
     return CanaryRunRecord(
         phase=phase,
         target=loose.word(found, "targetID"),
@@ -62,7 +63,7 @@ def _rejected(found: Json) -> CanaryHold:
     return CanaryHold.REJECTED if loose.word(found, "rolledBackRevisionHash") else CanaryHold.NOTHING
 
 
-def _hold(found: Json, failed: Json, steps: list[Json] | None, step: int) -> CanaryHold:
+def _hold(found: Json, failed: Json, steps: list[Json] | None, step: int | None) -> CanaryHold:
     """What holds the step, the strongest first: nothing moves while it failed, was rejected, or waits for a word."""
     if failed:
         return CanaryHold.FAILED
@@ -72,7 +73,7 @@ def _hold(found: Json, failed: Json, steps: list[Json] | None, step: int) -> Can
         return CanaryHold.PRE_STEP
     if found.get("capacityWaitSince"):
         return CanaryHold.CAPACITY
-    if steps is None or step >= len(steps):
+    if steps is None or step is None or step >= len(steps):
         return CanaryHold.UNKNOWN
     plan = steps[step]
     if "analysis" in plan:

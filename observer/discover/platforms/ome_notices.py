@@ -120,7 +120,8 @@ def _of_scaler(name: str, scaler: ScalerRecord) -> Iterator[NoticeFact]:
 
 def _of_canary(name: str, run: CanaryRunRecord) -> Iterator[NoticeFact]:
     kind = f"CanaryRun {name}"
-    at = f"step {run.step + 1}" + (f" of {run.steps}" if run.steps is not None else "")
+    number = "of a number not known" if run.step is None else str(run.step + 1)
+    at = f"step {number}" + (f" of {run.steps}" if run.steps is not None and run.step is not None else "")
     if run.failed_reason:
         yield NoticeFact(
             type=kind, status=_FALSE, reason=run.failed_reason, message=f"parked at {at}", since=run.failed_at

@@ -69,12 +69,16 @@ class Instances:
         self.rows: dict[tuple[str, int], InstanceRow] = {}
         self.current = bool(self.objects)
         """Whether every object's rows are of its current generation and could be read."""
+        self.leaving: list[str] = []
+        """Objects that are being deleted, and all their Instances with them."""
         for found in self.objects:
             self._add(found)
 
     def _add(self, found: Json) -> None:
         meta, status = loose.part(found, "metadata"), loose.part(found, "status")
         name = loose.word(meta, "name")
+        if meta.get("deletionTimestamp") is not None:
+            self.leaving.append(name)
         seen, generation = loose.number(status, "observedGeneration"), loose.number(meta, "generation")
         try:
             self.encoding, read = rows(status)

@@ -237,7 +237,11 @@ class RoleBuilder:
         rule = self._document.replicas.replacement
         staying = [member for member in members if not member.terminating and not member.ancillary]
         if rule is Replacement.REVISION and newest is not None:
-            return any(member.revision not in {None, newest} for member in staying)
+            said = [member.revision for member in staying]
+            if any(revision not in {None, newest} for revision in said):
+                return True
+            # a Pod that says no revision may be of an older one, and one that is not listed may be newer
+            return False if self._complete and None not in said else None
         if rule is not Replacement.PODS:
             return None
         seats = [member.seat for member in staying if member.seat is not None]
