@@ -1,11 +1,10 @@
 """Reads a canary analysis from a plain document and refuses what cannot be judged, naming each field.
 
-The same readers take an OME plan (`read_steps`, `read_source`) and a `CanaryAnalysis` object (`decode`).
+The same readers take an OME plan (`read_steps`, and `read_source` of `canary_source`) and a `CanaryAnalysis` object (`decode`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -26,13 +25,12 @@ from router_contract.canary import (
     Procedure,
     PromqlMetric,
     Relative,
-    SecretKey,
-    Source,
     Step,
     TargetRef,
     WarmUp,
     Warnings,
 )
+from router_contract.canary_source import read_source
 from router_contract.fields import FieldFault, Fields, parse_number
 from router_contract.signals import SIGNALS, Kind
 
@@ -41,10 +39,6 @@ KIND: Final = "CanaryAnalysis"
 COMPONENTS: Final = ("router", "engine")
 MAX_STEPS: Final = 20
 MAX_METRICS: Final = 10
-MAX_HEADERS: Final = 32
-_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
-_OURS: Final = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection", "expect"})
-_ADDRESS: Final = re.compile(r"https?://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?(/[!-\"$->@-~]*)?")
 _NATIVE_KEYS: Final = (
     "native",
     "relative",
@@ -110,26 +104,6 @@ def read_steps(owner: Fields, name: str = "steps") -> tuple[Step, ...]:
     return steps
 
 
-def read_source(fields: Fields) -> Source:
-    """The source of queries (OME's ``prometheus`` block has the same keys)."""
-    provider, auth = fields.child("providerRef"), fields.child("authRef")
-    named = None if provider is None else provider.text("name", required=True)
-    address = fields.text("serverAddress", most=2048) or None
-    if named is not None and address is not None:
-        fields.fault("serverAddress", "either providerRef or serverAddress, not both")
-    if address is not None and _ADDRESS.fullmatch(address) is None:
-        fields.fault("serverAddress", "an http:// or https:// URL without user, query and fragment")
-    key = None
-    if auth is not None:
-        key = SecretKey(name=auth.text("name", required=True), key=auth.text("key", required=True))
-        auth.done()
-    if provider is not None:
-        provider.done()
-    made = Source(provider=named, server_address=address, auth=key, headers=_headers(fields, secured=key is not None))
-    fields.done()
-    return made
-
-
 def _revision(spec: Fields, name: str) -> str:
     side = spec.child(name, required=True)
     if side is None:
@@ -137,25 +111,6 @@ def _revision(spec: Fields, name: str) -> str:
     revision = side.text("revision", required=True)
     side.done()
     return revision
-
-
-def _headers(fields: Fields, *, secured: bool) -> tuple[tuple[str, str], ...]:
-    """Headers that are safe to send. Values never appear in a fault."""
-    given = fields.child("headers")
-    if given is None:
-        return ()
-    at = given.path
-    if len(given.values) > MAX_HEADERS:
-        fields.faults.append(FieldFault(at, f"{len(given.values)} headers", f"at most {MAX_HEADERS}"))
-    for name, value in given.values.items():
-        where = f"{at}.{name}"[:200]
-        if _HEADER.fullmatch(name) is None or name.lower() in _OURS:
-            fields.faults.append(FieldFault(where, "this header name", "a header other than those the client sets"))
-        elif secured and name.lower() == "authorization":
-            fields.faults.append(FieldFault(where, "Authorization beside authRef", "one of the two"))
-        elif not isinstance(value, str) or len(value) > 4096 or not value.isascii() or not value.isprintable():
-            fields.faults.append(FieldFault(where, "a value with control characters or too long", "one line of ASCII"))
-    return tuple((name, str(value)) for name, value in given.values.items())
 
 
 def _step(fields: Fields) -> Step:

@@ -13,6 +13,8 @@ from router_contract.targets import DeploymentKey
 
 FINAL: Final = frozenset({Decision.ROLLBACK, Decision.FAILED})
 """Decisions that need no further sample to stay true."""
+AHEAD_SECONDS: Final = 5.0
+"""So far two clocks may be apart. A sample from further ahead has an age that nobody knows: a clock was set."""
 LOOK_SECONDS: Final = 30.0
 """Everything is looked at far more often; an answer whose look is older than this says nothing of now."""
 
@@ -21,7 +23,8 @@ class CanaryView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is known of one analysis at ``now``. ``share`` is the canary's part of all requests since the step began.
 
     ``status`` is ``None`` before the first look; ``looked`` is when the last one was stored, ``sampled_at`` (wall
-    seconds) when the last counted sample was completed. ``interval`` and ``deadline`` (seconds) are of the current step,
+    seconds) when the last counted sample was completed, and ``sampled_mono`` the same on the clock that nobody sets, where
+    this process took it. ``interval`` and ``deadline`` (seconds) are of the current step,
     ``None`` where it asks for no sample. ``stalls_at`` is wall seconds. ``problems`` are sentences about the configuration and
     the state file. ``tallies`` count samples by the decision and the reason after each since the observer started.
     """
@@ -31,6 +34,7 @@ class CanaryView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     status: CanaryStatus | None = None
     looked: Instant | None = None
     sampled_at: float | None = None
+    sampled_mono: float | None = None
     interval: float | None = None
     deadline: float = 0.0
     stalls_at: float | None = None
@@ -51,8 +55,13 @@ class CanaryView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def sample_age(self) -> float | None:
-        """Seconds since the last counted sample; ``None`` without one."""
-        return None if self.sampled_at is None else max(0.0, self.now.wall - self.sampled_at)
+        """Seconds since the last counted sample; ``None`` without one, and where it is of a moment that has not come."""
+        if self.sampled_at is None:
+            return None
+        if self.sampled_mono is not None:
+            return max(0.0, self.now.mono - self.sampled_mono)
+        age = self.now.wall - self.sampled_at
+        return max(0.0, age) if age >= -AHEAD_SECONDS else None
 
     @property
     def look_stale(self) -> bool:
@@ -64,13 +73,13 @@ class CanaryView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Whether what it says may no longer hold.
 
         Nobody looked for long, or since the canary became another revision; or samples are due and the last one is
-        older than two intervals and a deadline.
+        older than two intervals and a deadline, or of unknown age.
         """
         if self.status is None or self.look_stale or self.status.canary_revision != self.definition.canary:
             return True
-        if self.status.decision in FINAL or self.interval is None or self.sample_age is None:
+        if self.status.decision in FINAL or self.interval is None or self.sampled_at is None:
             return False
-        return self.sample_age > 2 * self.interval + self.deadline
+        return self.sample_age is None or self.sample_age > 2 * self.interval + self.deadline
 
     @property
     def verdict(self) -> Verdict:

@@ -50,7 +50,9 @@ class _Canary:
         self.state: CanaryState | None = None
         self.gathering: Gathering | None = None
         self.before: dict[str, Kept] = {}
+        self.of: tuple[str, str, str] | None = None
         self.taken: float | None = None
+        self.counted: float | None = None
         self.sampling = False
         self.lock = asyncio.Lock()
         self.status: CanaryStatus | None = None
@@ -161,7 +163,7 @@ class Canaries:
                 await self._sample(canary)
 
     def _due(self, canary: _Canary) -> float | None:
-        if canary.state is None or canary.looked is None or canary.trouble:
+        if canary.state is None or canary.looked is None or canary.trouble or not self._owns(canary.definition):
             return None
         run = self._run(canary.definition, self._native.sides(canary.definition))
         return due_in(canary.definition, canary.state, run, self._clock.now(), canary.taken)
@@ -197,9 +199,13 @@ class Canaries:
 
     async def _load(self, canary: _Canary) -> None:
         if self._keeper is not None and not canary.loaded:
+            before = canary.state
             canary.version, canary.state = await self._keeper.load(canary.key)
             # What somebody else counted sets the time of our next sample.
             canary.loaded, canary.taken = True, None
+            if before is None or canary.state is None or before.counted != canary.state.counted:
+                # And what we gathered was in their samples: it must not count again.
+                canary.gathering, canary.counted = None, None
 
     async def _evaluate(self, canary: _Canary, sample: Sample | None) -> None:
         now, definition = self._clock.now(), canary.definition
@@ -210,14 +216,19 @@ class Canaries:
         if not await self._stored(canary, outcome.state, status):
             canary.loaded = False
             return
+        if outcome.fate is SampleFate.COUNTED:
+            canary.counted = now.mono
         canary.state, canary.outcome, canary.looked, canary.status = outcome.state, outcome, now, status
         self._gather(canary, sides, outcome, now)
 
     def _gather(self, canary: _Canary, sides: Sides, outcome: Outcome, now: Instant) -> None:
-        """Count on, in a new window where another gate is judged now."""
+        """Count on, in a new window where another gate is judged now; of another run or baseline nothing is kept."""
         counted = outcome.fate is SampleFate.COUNTED
         if counted:
             canary.tallies[str(outcome.decision), str(outcome.reason)] += 1
+        of = outcome.state.target, outcome.state.canary, canary.definition.stable
+        if canary.of != of:
+            canary.of, canary.gathering, canary.before = of, None, {}
         if canary.gathering is None or canary.gathering.plan != outcome.state.plan:
             self._keep(canary, sides, outcome, now)
             canary.gathering = Gathering(outcome.state.plan, now.wall)
@@ -313,6 +324,7 @@ class Canaries:
             status=canary.status,
             looked=canary.looked,
             sampled_at=None if state is None else state.evaluated_at,
+            sampled_mono=canary.counted,
             interval=None if analysis is None else analysis.interval,
             deadline=0.0 if analysis is None else analysis.deadline,
             stalls_at=stalls_at(canary.definition, state) if gated and not over and state is not None else None,

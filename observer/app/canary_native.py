@@ -67,6 +67,7 @@ class NativeSource:
                 continue
             for is_canary, names in ((True, sides.canary), (False, sides.stable)):
                 part = Part(what=what, canary=is_canary)
+                gathering.measured(part, way, now.wall)
                 for record, pod, counted in self._counted(sides, measure, way, names):
                     start, read = record.chain.process_start, record.chain.first_at
                     own = way.by is MeasuredBy.ENGINE or sides.definition.component == ROUTER

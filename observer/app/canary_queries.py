@@ -114,9 +114,12 @@ class QuerySource:
         found = []
         for step in definition.steps:
             for metric in step.analysis.metrics if step.analysis is not None else ():
-                told = prepared(metric.measure.query, values) if isinstance(metric.measure, PromqlMetric) else ""
-                if isinstance(told, QueryTrouble):
-                    found.append(f"{metric.name}: {told.reason}: {told.detail}")
+                if not isinstance(metric.measure, PromqlMetric):
+                    continue
+                for text in (metric.measure.query, metric.measure.traffic_query):
+                    told = prepared(text, values) if text is not None else ""
+                    if isinstance(told, QueryTrouble):
+                        found.append(f"{metric.name}: {told.reason}: {told.detail}")
         return tuple(found)
 
 

@@ -13,7 +13,7 @@ import contextlib
 import ipaddress
 import math
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -28,7 +28,7 @@ from observer.collect.credentials import TlsContexts, TokenFiles
 from observer.collect.failures import Failure, Progress, classify
 from observer.collect.fetch import USER_AGENT, progress_trace
 from observer.collect.options import BodyLimits
-from observer.collect.promql_answer import error_type, parse_answer
+from observer.collect.promql_answer import error_type, parse_answer, without
 from observer.collect.promql_source import Bound
 from observer.collect.promql_troubles import failed, status_trouble, timed_out
 from observer.collect.resolve import Resolver
@@ -37,6 +37,7 @@ from router_contract.canary_results import Reason
 
 BODY_LIMIT: Final = 1 << 20
 _ERROR_BODY: Final = 16 << 10
+_SECRET_LENGTH: Final = 5
 _KEEPS_METHOD: Final = frozenset({307, 308})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
@@ -190,7 +191,9 @@ class PromqlClient:
                     response.close()
                     url = there
                     continue
-                return await self._outcome(response, source, query, asked_at, redirected=there is not None)
+                outcome = await self._outcome(response, source, query, asked_at, redirected=there is not None)
+                secrets = _secrets(headers, source)
+                return without(outcome, secrets) if secrets and isinstance(outcome, QueryAnswer) else outcome
         return _trouble(query, Reason.REDIRECT_REFUSED, "the source redirects without an end")
 
     def _literal(self, source: Bound) -> str | None:
@@ -238,6 +241,12 @@ class PromqlClient:
             word = error_type(data) if isinstance(data, bytes) else ""
             return status_trouble(query.text, response.status, word, response.headers.get("Retry-After", ""))
         return failed(query.text, data) if isinstance(data, Failure) else parse_answer(data, query.text, asked_at)
+
+
+def _secrets(headers: Mapping[str, str], source: Bound) -> tuple[str, ...]:
+    """What of our headers must never be shown. Shorter values say nothing, and would be found in every other word."""
+    words = [headers.get("Authorization", "").partition(" ")[2], *(value for _, value in source.address.headers)]
+    return tuple(word for word in words if len(word) >= _SECRET_LENGTH)
 
 
 def _redirect(response: aiohttp.ClientResponse, asked: URL) -> URL | bool | None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from typing import Any, Final, NoReturn
+
+import msgspec
 
 from router_contract.canary_inputs import Point, QueryAnswer, QueryTrouble, ResultType
 from router_contract.canary_results import Reason
@@ -13,6 +16,7 @@ MAX_SERIES: Final = 1000
 MAX_LABELS: Final = 64
 LOOKBACK_SECONDS: Final = 300.0
 AHEAD_SECONDS: Final = 30.0
+HIDDEN: Final = "(hidden)"
 _VALUE: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN|[+-]?Inf")
 _WORD: Final = re.compile(r"[a-z_]{1,40}")
 _NOT_READ: Final = "the answer is not what the query API promises"
@@ -39,6 +43,22 @@ def parse_answer(body: bytes, query: str, asked_at: float) -> QueryAnswer | Quer
         how = str(error) if isinstance(error, _BadError) else "it is nested too deeply"
         return QueryTrouble(reason=Reason.BAD_RESPONSE, detail=f"{_NOT_READ}: {how}", query=query)
     return _in_time(answer, asked_at)
+
+
+def without(answer: QueryAnswer, secrets: Collection[str]) -> QueryAnswer:
+    """The answer, in whose labels and texts what we sent as a secret is not shown: a source may send it back."""
+
+    def clean(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    points = tuple(
+        msgspec.structs.replace(point, labels=tuple((clean(name), clean(value)) for name, value in point.labels))
+        for point in answer.points
+    )
+    infos, warnings = tuple(map(clean, answer.infos)), tuple(map(clean, answer.warnings))
+    return msgspec.structs.replace(answer, points=points, infos=infos, warnings=warnings)
 
 
 def error_type(body: bytes) -> str:

@@ -95,6 +95,18 @@ class Gathering:
         self._cold: set[tuple[Part, Hashable, str]] = set()
         self.warm: set[Hashable] = set()
         self.resets: dict[tuple[Part, Hashable], int] = {}
+        self._ways: dict[Part, Hashable] = {}
+
+    def measured(self, part: Part, way: Hashable, now: float) -> None:
+        """How ``part`` is measured now. What was measured otherwise is not mixed with it: the window begins anew."""
+        if self._ways.setdefault(part, way) == way:
+            return
+        self._ways[part] = way
+        self._closed.pop(part, None)
+        self._last = {key: last for key, last in self._last.items() if key[0] != part}
+        self._open = {key: cell for key, cell in self._open.items() if key[0] != part}
+        self._cut(now)
+        self._since[part] = now
 
     def add(self, part: Part, target: Hashable, pod: str, now: Counted, *, counts: bool, from_zero: bool) -> None:
         """A look at one Pod through one target. What grew before it ``counts`` (is warm) is left out, the growth up to

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from observer.app.canary_native import NativeSource
-from observer.measure.canary_cells import Gathering
+from observer.measure.canary_cells import Counted, Gathering, Part
 from router_contract.canary import (
     Analysis,
     CanaryAnalysis,
@@ -106,7 +106,7 @@ def test_a_restart_in_the_step_counts_what_came_after_it_and_says_so() -> None:
     assert seen.since_step.lossy
 
 
-@pytest.mark.parametrize(("start", "counted"), [(WALL + 10, 40), (None, 0), (WALL - 20, 0)])
+@pytest.mark.parametrize(("start", "counted"), [(WALL + 10, 40), (None, 0), (WALL - 20, 0), (WALL + 21, 0)])
 def test_a_new_pod_counts_from_zero_only_where_its_start_is_known(start: float | None, counted: float) -> None:
     made = Watching(two(), definition(TOKENS))
     made.look(1.0)
@@ -254,6 +254,30 @@ def test_comparisons_know_what_each_revision_was_asked() -> None:
     assert seen.stable.mix is not None
     assert (seen.mix.hit_rate, seen.stable.mix.hit_rate) == (0.1, 0.9)
     assert seen.mix.prompt_tokens is None
+
+
+def test_a_router_that_goes_and_comes_back_does_not_make_one_request_count_twice() -> None:
+    """Engine and router count the same requests: they are never added up, and nothing is counted again by the other."""
+    measure = NativeMetric(kind=NativeKind.QUANTILE, signal="time-to-first-token", quantile=0.5)
+    made = Watching(split(), definition(measure))
+    gate = made.told.steps[0].analysis
+    assert gate is not None
+    part, sides = Part(what="m", canary=True), made.native.sides(made.told)
+    seen = []
+    for seconds, by, total in ((1, "engine", 3), (6, "engine", 8), (11, "router", 2), (16, "router", 4), (21, "engine", 20), (26, "engine", 21)):  # fmt: skip
+        made.step.measured(part, by, WALL + seconds)
+        counted = Counted(events=float(total))
+        made.step.add(part, by, "b", counted, counts=True, from_zero=False)
+        seen.append(math.fsum(cell.events for cell in made.step.whole(part, WALL + seconds).cells))
+    assert seen == [0, 5, 0, 2, 0, 1]
+    without = msgspec.structs.replace(made.of, router=None)
+    for of, by in ((made.of, MeasuredBy.ROUTER), (without, MeasuredBy.ENGINE), (made.of, MeasuredBy.ROUTER)):
+        made.store.set_deployments((of,), at(30.0))
+        made.take("b", body(), 30.0) if by is MeasuredBy.ENGINE else None
+        sides = made.native.sides(made.told)
+        made.native.look(sides, gate, made.step, at(30.0))
+        (told,) = made.native.observe(sides, gate, made.step, at(30.0))
+        assert told.since_step.start == WALL + 30.0
 
 
 def _fields(of: NativeMetric) -> dict[str, Any]:

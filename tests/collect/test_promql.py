@@ -9,10 +9,12 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from urllib.parse import parse_qs
 
+import msgspec
 import pytest
 
 from observer.clock import SystemClock
 from observer.collect.promql import PromqlClient, Query
+from observer.collect.promql_answer import HIDDEN
 from observer.collect.promql_source import BasicAuth, Bound, Provider, SourceRules, bind
 from observer.discover.admission import refusal
 from observer.judge.canary.series import judge_query
@@ -331,6 +333,20 @@ async def test_status_and_error_type_reach_the_message_and_the_token_does_not(cl
     assert "401" in outcome.detail
     assert "unauthorized" in outcome.detail
     assert "t0ken" not in repr(outcome)
+
+
+async def test_a_source_that_sends_our_secrets_back_in_an_answer_has_them_hidden(client: PromqlClient) -> None:
+    found = [{"metric": {"said": "Bearer t0ken", "key": "an0ther"}, "value": [T, "0.5"]}]
+    echo = reply(body(found, infos=["t0ken and an0ther"], warnings=["t0ken"]))
+    async with serving(posted(echo)) as server:
+        address = msgspec.structs.replace(at(server).address, headers=(("X-Key", "an0ther"),))
+        bound = msgspec.structs.replace(at(server, token="t0ken"), address=address)
+        (outcome,) = await client.sample(bound, [Query(text="up")], 5.0, 60.0)
+    assert isinstance(outcome, QueryAnswer)
+    assert outcome.points[0].value == 0.5
+    assert dict(outcome.points[0].labels)["said"] == f"Bearer {HIDDEN}"
+    assert "t0ken" not in repr(outcome)
+    assert "an0ther" not in repr(outcome)
 
 
 async def test_headers_reach_the_source(client: PromqlClient) -> None:

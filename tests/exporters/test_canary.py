@@ -32,6 +32,8 @@ NONE = status(None, Decision.HOLD, Reason.AWAITING_SAMPLE, step=1, results=())
         pytest.param(view(), Asked(max_age=5), "Inconclusive", "Hold", "TooOld", id="older-than-asked"),
         pytest.param(view(age=91), Asked(), "Inconclusive", "Hold", "Stale", id="no-sample-for-long"),
         pytest.param(view(look_age=31), Asked(), "Inconclusive", "Hold", "Stale", id="nobody-looked"),
+        pytest.param(view(age=-4), Asked(max_age=1), "Passed", "Hold", "Bake", id="clocks-a-little-apart"),
+        pytest.param(view(age=-6), Asked(), "Inconclusive", "Hold", "Stale", id="of-a-moment-that-has-not-come"),
         pytest.param(view(NONE), Asked(), "Inconclusive", "Hold", "AwaitingSample", id="no-sample-in-this-step"),
         pytest.param(view(NONE), Asked(step=0), "Passed", "Advance", "StepPassed", id="an-earlier-step"),
         pytest.param(view(), Asked(step=1), "Inconclusive", "Hold", "StepMismatch", id="a-later-step"),
@@ -177,6 +179,7 @@ def test_the_phase_is_one_word_or_nothing(made: Any, phase: str | None) -> None:
 ADVANCED = status(Verdict.PASSED, Decision.ADVANCE, Reason.STEP_PASSED)
 EDITED = msgspec.structs.replace(DEFINITION, canary="3")
 OLD = {
+    "of a moment that has not come": view(ADVANCED, age=-3600),
     "nobody looked for long": view(ADVANCED, look_age=31),
     "no sample for long": view(ADVANCED, age=91),
     "the canary is another revision now": msgspec.structs.replace(view(ADVANCED), definition=EDITED),

@@ -17,7 +17,8 @@ from router_contract.canary import (
     PromqlMetric,
     SecretKey,
 )
-from router_contract.canary_decode import decode, read_source, read_steps
+from router_contract.canary_decode import decode, read_steps
+from router_contract.canary_source import read_source
 from router_contract.fields import FieldFault, Fields, parse_number, parse_seconds
 
 DOCUMENT: dict[str, Any] = {
@@ -258,6 +259,32 @@ def test_numbers(text: str, value: float | None) -> None:
 )
 def test_durations(text: str, seconds: float | None) -> None:
     assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"serverAddress": "http://user:s3cret@prom:9090"},
+        {"serverAddress": "http://prom:9090/?token=s3cret"},
+        {"serverAddress": "https://prom:9090/#s3cret"},
+        {"headers": "Authorization: Bearer s3cret"},
+        {"headers": {"Authorization: Bearer s3cret": None}},
+        {"headers": {"X-Key": "s3cret\n"}},
+        {"authRef": "s3cret"},
+    ],
+    ids=["user", "query", "fragment", "a header line", "a header line as a name", "a value", "a token for a reference"],
+)
+def test_what_may_be_a_secret_is_refused_and_not_shown(source: dict[str, Any]) -> None:
+    faults = decode(changed("spec.source", source))
+    assert isinstance(faults, tuple)
+    assert all(fault.field.startswith("spec.source") for fault in faults)
+    assert "s3cret" not in " ".join(str(fault) for fault in faults)
+
+
+def test_an_address_without_a_secret_is_shown_as_it_was_found() -> None:
+    faults = decode(changed("spec.source", {"serverAddress": "ftp://prom"}))
+    assert isinstance(faults, tuple)
+    assert 'found "ftp://prom", wanted an http:// or https:// URL' in str(faults[0])
 
 
 def test_the_plan_of_an_ome_service_is_read_by_the_same_readers() -> None:

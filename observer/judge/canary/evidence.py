@@ -12,7 +12,7 @@ the whole step, the rest on every minute from which on the canary may be bad. Su
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -24,6 +24,7 @@ RELATIVE_RATIOS: Final = (1.25, 1.5, 2.0, 3.0, 5.0)
 """The same for the ratio of canary to stable, as multiples of the margin."""
 MOST_LOG: Final = 700.0
 """Evidence is shown up to here (natural logarithm): it stays a finite number."""
+_NEGLIGIBLE: Final = 1e-18
 PRIOR_CELLS: Final = 8.0
 PRIOR_LIKENESS: Final = 0.02
 """Before cells tell how alike their requests are, this correlation within a cell is assumed, with the weight of so many
@@ -162,8 +163,21 @@ def binomial_tail(counts: Bernoulli, rate: float) -> float:
         return 0.0
     if bad > total:
         return 0.0
-    terms = (_log_binomial(total, hits, rate) for hits in range(bad, total + 1))
-    return min(1.0, math.fsum(math.exp(term) for term in terms))
+    return min(1.0, math.fsum(_tail_terms(total, bad, rate)))
+
+
+def _tail_terms(total: int, bad: int, rate: float) -> Iterator[float]:
+    """The probabilities of ``bad`` hits and of more, until what is left cannot change the sum: of a million requests a
+    few thousand terms say all.
+    """
+    whole = 0.0
+    for hits in range(bad, total + 1):
+        term = math.exp(_log_binomial(total, hits, rate))
+        yield term
+        whole += term
+        # Past the most likely number every term is smaller than the one before it.
+        if hits > (total + 1) * rate and term * (total - hits) <= _NEGLIGIBLE * whole:
+            return
 
 
 def _log_binomial(total: int, hits: int, rate: float) -> float:

@@ -10,10 +10,11 @@ from router_contract.canary import CanaryAnalysis
 
 
 def plan_of(definition: CanaryAnalysis, step: int) -> str:
-    """A digest of a step's gate, its source and its revisions.
+    """A digest of a step's gate, its source, its deployment and its revisions.
 
     A token is no part of it: one that is rotated must neither reset what was counted nor drop a sample.
     """
     gate = definition.steps[step] if step < len(definition.steps) else None
-    parts = (gate, definition.source, definition.component, definition.stable, definition.canary)
+    of = (definition.namespace, definition.target, definition.component)
+    parts = (gate, definition.source, of, definition.stable, definition.canary)
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:32]

@@ -12,6 +12,11 @@ from router_contract.canary_results import CanaryState, CanaryStatus, FailedStat
 def status_of(definition: CanaryAnalysis, run: Run, outcome: Outcome, weight: int | None = None) -> CanaryStatus:
     """The status after ``outcome``. ``weight`` is the traffic that the controller programmed (percent)."""
     state = outcome.state
+    decision, reason, message = outcome.decision, outcome.reason, outcome.sentence
+    if outcome.step < state.step < len(definition.steps):
+        # The step is the new one, of which nothing is known: an Advance beside it would be taken for its own.
+        decision, reason = state.decision, state.reason
+        message = f"{outcome.sentence} Step {state.step + 1} is entered now."
     analysis = definition.steps[state.step].analysis if state.step < len(definition.steps) else None
     return CanaryStatus(
         target_id=state.target,
@@ -33,9 +38,9 @@ def status_of(definition: CanaryAnalysis, run: Run, outcome: Outcome, weight: in
         else FailedStatus(reason=str(state.park.reason), time=math.floor(state.park.time)),
         sample_id=state.counted,
         verdict=state.verdict,
-        decision=outcome.decision,
-        reason=outcome.reason,
-        message=outcome.sentence,
+        decision=decision,
+        reason=reason,
+        message=message,
         failure_limit=None if analysis is None else analysis.failure_limit,
         steps=len(definition.steps),
         config_invalid=_config_invalid(state),

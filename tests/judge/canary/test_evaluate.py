@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from observer.judge.canary.clocks import due_in
+from observer.judge.canary.evaluate import evaluate
+from observer.judge.canary.plan import plan_of
 from observer.judge.canary.status import status_of
-from router_contract.canary import NativeKind, OnInconclusive, Pause, Step, WarmUp
-from router_contract.canary_inputs import Run
+from router_contract.canary import NativeKind, OnInconclusive, Pause, Step, TargetRef, WarmUp
+from router_contract.canary_inputs import Observations, Run, Sample
 from router_contract.canary_results import Decision, Outcome, Reason, SampleFate, Verdict
 from router_contract.readings import Instant
 from tests.judge.canary.build import (
@@ -157,6 +159,19 @@ def test_samples_begun_for_something_else_are_dropped(change: dict[str, object])
     outcome = canary.sample(BAD, **change)
     assert (outcome.fate, outcome.state.failed_checks, outcome.decision) == (SampleFate.SUPERSEDED, 0, D.HOLD)
     assert canary.sample(BAD).state.failed_checks == 1, "its id was not used up"
+
+
+def test_a_sample_begun_for_another_deployment_is_dropped() -> None:
+    """Whoever edits the reference leaves revisions and steps as they are, and a query in flight asked for the old one."""
+    before = definition(analysis(promql()))
+    now = msgspec.structs.replace(before, target=TargetRef(kind="ModelDeployment", name="another"))
+    run = Run(target="t", canary=before.canary, stable="old")
+    state = evaluate(now, None, Observations(run=run), Instant(0.0, T0)).state
+    for made, fate in ((before, SampleFate.SUPERSEDED), (now, SampleFate.COUNTED)):
+        sample = Sample(
+            id=1, step=0, canary=run.canary, plan=plan_of(made, 0), started=T0 + 1, completed=T0 + 1, observations=()
+        )
+        assert evaluate(now, state, Observations(run=run, sample=sample), Instant(1.0, T0 + 1)).fate is fate
 
 
 def test_two_replicas_with_a_store_that_compares_never_both_count() -> None:

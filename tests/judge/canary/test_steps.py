@@ -11,7 +11,7 @@ from observer.judge.canary.algebra import all_of, compare
 from observer.judge.canary.attribution import PodFact, attribute
 from observer.judge.canary.counts import need_for_quantile, need_for_rate, time_to
 from observer.judge.canary.display import agreeing, duration, message, number
-from observer.judge.canary.evidence import Bernoulli, binomial_tail
+from observer.judge.canary.evidence import Bernoulli, _tail_terms, binomial_tail
 from observer.judge.canary.template import TemplateFault, render, variables
 from observer.judge.canary.warmup import warm_from
 from router_contract.canary import Operator, WarmUp
@@ -195,3 +195,12 @@ def test_minimum_samples_and_the_time_to_them() -> None:
 )
 def test_exact_binomial_tails(bad: float, total: float, rate: float, tail: float) -> None:
     assert binomial_tail(Bernoulli(bad, total), rate) == pytest.approx(tail)
+
+
+@pytest.mark.parametrize("bad", [9_000, 10_001, 10_100, 20_000])
+def test_a_tail_of_a_million_requests_is_a_few_thousand_terms(bad: int) -> None:
+    """The loop that judges also serves: a second of adding up what is nothing would hold everything."""
+    terms = list(_tail_terms(1_000_000, bad, 0.01))
+    assert len(terms) < 5_000
+    deviations = (bad - 0.5 - 10_000) / math.sqrt(9_900)
+    assert math.fsum(terms) == pytest.approx(math.erfc(deviations / math.sqrt(2)) / 2, abs=1e-3)
