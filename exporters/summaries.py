@@ -13,6 +13,7 @@ import msgspec
 
 from exporters.document import metrics_document
 from exporters.encoding import in_words
+from exporters.pods import skip_code
 from exporters.status import condition_entry
 from exporters.timestamps import rfc3339
 from router_contract.documents import REASONS, Gauge, ModelDeploymentMetrics, Unavailable, WindowEntry
@@ -50,7 +51,10 @@ class RoleSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RouterSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The router: Pods desired and observed, requests and failures per second, with states as those of a role."""
+    """The router: Pods desired and observed, requests and failures per second, with states as those of a role.
+
+    Requests and their ratio are over all of its Pods, null while one of them does not tell.
+    """
 
     name: str
     software: str
@@ -237,7 +241,10 @@ def _router(report: DeploymentReport, document: ModelDeploymentMetrics | None) -
     traffic = [entry for entry in (document.traffic or ()) if entry.scope == "router"] if document else []
     requests = [entry for entry in traffic if entry.name == "requests"]
     ratios = [entry for entry in traffic if entry.name == "error-ratio"]
-    samples = math.fsum(entry.samples for entry in ratios)
+    # A sum over Pods of which one does not tell is none, and so is a ratio without one that was asked.
+    whole = len(requests) == sum(skip_code(member) is None for member in router.members)
+    told = whole and {entry.pod for entry in requests if entry.samples} <= {entry.pod for entry in ratios}
+    samples = math.fsum(entry.samples for entry in ratios) if told else 0.0
     running = _gauge(document, "router-running", "router")
     return RouterSummary(
         name=router.name,
@@ -245,7 +252,7 @@ def _router(report: DeploymentReport, document: ModelDeploymentMetrics | None) -
         desired=router.desired,
         observed=sum(not member.terminating for member in router.members),
         running=_value(running),
-        requests_per_second=math.fsum(entry.value for entry in requests) if requests else None,
+        requests_per_second=math.fsum(entry.value for entry in requests) if requests and whole else None,
         error_ratio=math.fsum(entry.value * entry.samples for entry in ratios) / samples if samples else None,
         running_state=_worst(running),
         requests_state=_worst(*requests, *ratios),

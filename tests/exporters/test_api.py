@@ -17,7 +17,7 @@ from exporters.listening import Listen, ListenError, is_loopback
 from exporters.prometheus import Renderer
 from exporters.self_metrics import SelfMetrics
 from exporters.server import Server
-from router_contract.readings import MissingCode
+from router_contract.readings import MissingCode, SignalValue
 from router_contract.verdicts import RoleMeasurement, TargetState
 from tests.exporters.reports import KEY, Pods, counter, gauge, gone, hist, report, status
 from tests.exporters.sources import Reports
@@ -129,6 +129,25 @@ async def test_the_list_says_what_is_known_and_null_for_what_is_not() -> None:
     assert item["router"]["errorRatio"] == 0.25
     assert item["router"]["requestsPerSecond"] == pytest.approx(40 / 60)
     assert item["ageSeconds"] == 1.0
+
+
+async def test_requests_of_a_router_are_known_when_each_of_its_pods_tells() -> None:
+    moved = counter("router-requests", 40.0), counter("router-retries-exhausted", 10.0)
+    failed = gone("router-requests", MissingCode.UNREADABLE), gone("router-retries-exhausted", MissingCode.UNREADABLE)
+    hidden = moved[0], gone("router-retries-exhausted", MissingCode.UNREADABLE)
+
+    async def told(*pods: tuple[SignalValue, ...]) -> tuple[object, object]:
+        router = Pods("router", "Router", "sglang_gateway")
+        for place, values in enumerate(pods):
+            router.pod(f"r{place}", *values)
+        engines = Pods().pod("p", gauge("requests-running", 2.0))
+        async with serving(Reports(report(engines, router))) as session:
+            (item,) = (await (await session.get("/api/v1/deployments")).json())["items"]
+        return item["router"]["requestsPerSecond"], item["router"]["errorRatio"]
+
+    assert await told(moved, moved) == (pytest.approx(80 / 60), 0.25)
+    assert await told(moved, failed) == (None, None)
+    assert await told(moved, hidden) == (pytest.approx(80 / 60), None)
 
 
 async def test_an_unavailable_deployment_is_listed_with_its_reason() -> None:
