@@ -30,6 +30,7 @@ from router_contract.canary_results import (
 from router_contract.readings import Instant
 
 _replace = msgspec.structs.replace
+_HOLDS: Final = frozenset({Reason.CAPACITY, Reason.PAUSED, Reason.PRE_STEP_HOLD})
 _COMPLETED: Final = (Decision.ADVANCE, Reason.COMPLETED)
 
 
@@ -43,7 +44,7 @@ def evaluate(
     run = observations.run
     state = _current(definition, state, run, now.wall)
     gate = definition.steps[state.step] if state.step < len(definition.steps) else None
-    state = watched(None if gate is None else gate.analysis, state, now.wall)
+    state = _released(watched(None if gate is None else gate.analysis, state, now.wall), run, now.wall)
     step, fate = state.step, None
     choice = _settled(state, run, gate) or _gated(gate, state, run, now.wall)
     if choice is None and gate is not None and gate.analysis is not None:
@@ -97,6 +98,16 @@ def _current(definition: CanaryAnalysis, state: CanaryState | None, run: Run, no
     if state.plan != plan_of(definition, step):
         return _entered(definition, state, step, state.step_entered)
     return state if run.promote else _replace(state, promoted="")
+
+
+def _released(state: CanaryState, run: Run, now: float) -> CanaryState:
+    """The state once what held samples back is over: a hold that outlasts the stall time must not end the step before
+    there was time for one. Where nobody else says when the step began to serve, its clocks begin with its first Pods.
+    """
+    if state.reason is Reason.CAPACITY and run.serving and run.step_entered is None and state.evaluated_at is None:
+        state = _replace(state, step_entered=now)
+    held = run.paused or run.pre_step_hold or not run.serving
+    return _replace(state, watched_from=now) if state.reason in _HOLDS and not held else state
 
 
 def _entered(definition: CanaryAnalysis, state: CanaryState, step: int, entered: float) -> CanaryState:
@@ -227,6 +238,8 @@ def _apply(
         state = _replace(state, park=Park(reason=reason, time=now))
     if reason is Reason.PROMOTED:
         state = _replace(state, promoted=run.promote)
+    if reason is Reason.PAUSED and state.reason is Reason.PROMOTED:
+        state = _replace(state, promoted="")  # paused before its controller moved: it was not used
     moves = decision is Decision.ADVANCE and run.step is None and state.step < len(definition.steps)
     step = state.step + 1 if moves else state.step
     return _replace(state, decision=decision, reason=reason, step=step), decision, reason

@@ -124,6 +124,69 @@ def test_an_absence_of_the_observer_does_not_stall_a_step_before_it_could_sample
     assert canary.sample(NONE, after=3600.0).reason is R.ANALYSIS_STALLED, "asked, and still no data"
 
 
+HELD: dict[str, dict[str, object]] = {
+    "no Pods yet": {"serving": False},
+    "paused": {"paused": True},
+    "a pre-step hold": {"pre_step_hold": True},
+}
+
+
+@pytest.mark.parametrize("hold", HELD)
+@pytest.mark.parametrize("on", [H, S])
+def test_a_hold_longer_than_the_stall_time_ends_no_step_before_it_could_sample(hold: str, on: OnInconclusive) -> None:
+    canary = Canary(definition(analysis(promql(), on_inconclusive=on)))
+    free = canary.run
+    canary.run = msgspec.structs.replace(free, **HELD[hold])
+    for _ in range(40):
+        canary.tick(30.0)
+    canary.run = free
+    assert [canary.tick(seconds).decision for seconds in (10.0, 30.0, 20.0)] == [D.HOLD] * 3
+    assert canary.sample(GOOD, after=5.0).decision is D.ADVANCE
+    canary = Canary(definition(analysis(promql(), on_inconclusive=on)))
+    canary.run = msgspec.structs.replace(free, **HELD[hold])
+    canary.tick(1200.0)
+    canary.run = free
+    outcomes = [canary.tick(30.0) for _ in range(40)]
+    assert outcomes[-1].reason is R.ANALYSIS_STALLED, "no sample came, and there was time for many"
+
+
+def test_warm_up_and_bake_count_from_the_first_pods_and_not_from_when_the_analysis_was_made() -> None:
+    for gate in (Step(pause=Pause(seconds=300.0)), Step(analysis=analysis(promql(), initial_delay=300.0))):
+        canary = Canary(definition(gate))
+        free = canary.run
+        canary.run = msgspec.structs.replace(free, serving=False)
+        canary.tick(600.0)
+        canary.run = free
+        assert canary.tick(30.0).reason in {R.BAKE, R.WARMING_UP}
+        assert canary.tick(290.0).reason in {R.BAKE, R.WARMING_UP}
+        assert canary.tick(20.0).reason in {R.PAUSE_ELAPSED, R.AWAITING_SAMPLE}
+    canary = Canary(definition(analysis(promql())))
+    free = canary.run
+    canary.sample(BAD)
+    entered = canary.state
+    canary.run = msgspec.structs.replace(free, serving=False)
+    canary.tick(60.0)
+    canary.run = free
+    canary.tick(60.0)
+    assert entered is not None
+    assert canary.state is not None
+    assert canary.state.step_entered == entered.step_entered, "a dip later in the step moves no clock"
+
+
+def test_a_promote_that_a_pause_overtook_is_used_after_it() -> None:
+    canary = Canary(
+        definition(analysis(promql()), analysis(promql())), Run(target="t1", canary="new", stable="old", step=0)
+    )
+    told = canary.run = msgspec.structs.replace(canary.run, promote="new")
+    assert canary.tick(1.0).reason is R.PROMOTED
+    canary.run = msgspec.structs.replace(told, paused=True)
+    assert [canary.tick(1.0).reason for _ in range(2)] == [R.PAUSED] * 2
+    canary.run = told
+    assert canary.tick(1.0).reason is R.PROMOTED
+    canary.run = msgspec.structs.replace(told, step=1)
+    assert canary.tick(1.0).reason is R.AWAITING_SAMPLE, "one value advances one step"
+
+
 def test_without_a_ready_timeout_nothing_stalls() -> None:
     canary = Canary(definition(analysis(promql()), ready_timeout=None))
     assert play(canary, "I" * 100).reason is R.NO_DATA
