@@ -148,9 +148,12 @@ class StreamActions:
             self.outbox.append(DROP_ASK)
         self._asked = self._deadline = None
 
-    def _do_hold(self) -> None:
-        # A full buffer drops all, which is safe: the next live batch, or the silence after, shows what is missing.
-        self.counts["held_dropped"] += self._held.put(*self._current)
+    def _do_hold(self) -> Event | None:
+        # A full buffer drops all. Live batches are no loss: the next one, or the silence after, shows what is missing.
+        # A replayed tail that was dropped is missing: the end of that replay would say that there was none.
+        dropped = self._held.put(*self._current)
+        self.counts["held_dropped"] += dropped
+        return Event.MISSING if dropped and self.state in LIVE_STATES else None
 
     def _do_drop_held(self) -> None:
         self._held.clear()

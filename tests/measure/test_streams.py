@@ -538,3 +538,21 @@ def test_an_empty_publisher_known_to_have_restarted_is_not_known_until_it_is_rea
     world.answer()
     assert world.stream.synced
     assert world.stream.history is History.COMPLETE
+
+
+@pytest.mark.parametrize(
+    "limits", [StreamLimits(held_batches=3), StreamLimits(held_bytes=200)], ids=["batches", "bytes"]
+)
+@pytest.mark.parametrize("known", [0, 2], ids=["nothing", "something"])
+def test_a_lost_tail_that_is_longer_than_may_wait_is_read_in_order_and_not_taken_for_nothing(limits, known):
+    world = joined(known, limits=limits)
+    chain(world, known + 1, known + 20)
+    world.wire.clear()
+    world.wait(61)
+    world.answer()
+    assert (world.stream.state, world.stream.counts["gaps"]) == (S.GAP, int(known > 0))
+    assert world.stream.counts["held_dropped"] > 0
+    world.wait(3, answer=True)
+    assert (world.stream.state, world.stream.history) == (S.LIVE, History.COMPLETE)
+    assert world.held() == dict(world.publisher.held)
+    assert not world.stream.approximate
