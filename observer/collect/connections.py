@@ -93,12 +93,13 @@ class StrictHandler(ResponseHandler):
 
     The library takes a body for whole that ends with its connection, also where that was lost by an error; it waits on
     for one that is not framed as HTTP says, until closing is done, which takes its time with TLS; and it asks again
-    where an answer had begun.
+    where an answer had begun, or on a new connection.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._begun = False
+        self._asked = 0
         self._until = loop.time() + LONGEST_USE
 
     @property
@@ -109,6 +110,7 @@ class StrictHandler(ResponseHandler):
     def set_response_params(self, **options: Any) -> None:
         """Another answer is expected."""
         self._begun = False
+        self._asked += 1
         super().set_response_params(**options)
 
     def data_received(self, data: bytes) -> None:
@@ -122,8 +124,10 @@ class StrictHandler(ResponseHandler):
         """The connection is no more, by an error or by its end."""
         if exc is not None:
             _broken(self._payload, exc)
-        if self._begun and self._waiter is not None:
-            self.set_exception(aiohttp.ClientPayloadError("the connection was lost inside the answer's head"))
+        if self._waiter is not None and (self._begun or self._asked == 1):
+            # No error for which the library asks again: only silence on a kept connection says nothing of the server.
+            lost = aiohttp.ClientPayloadError if self._begun else aiohttp.ClientConnectionError
+            self.set_exception(lost("the connection was lost before the answer's head was whole"), exc or lost())
         super().connection_lost(exc)
 
 

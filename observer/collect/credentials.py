@@ -44,6 +44,8 @@ class TokenFiles:
         known = self._read.get(file)
         if known is not None and known[0] == stamp:
             return known[1]
+        if _is_special(file):
+            return _no_token(file, "it is no regular file")
         try:
             with Path(file).open("rb") as stream:
                 text = stream.read(MAX_TOKEN_BYTES + 1).decode("ascii").strip()
@@ -72,9 +74,18 @@ def _stamp(file: str) -> tuple[int, int, int] | None:
     return (seen.st_ino, seen.st_mtime_ns, seen.st_size)
 
 
+def _is_special(file: str) -> bool:
+    """Whether it is there and is a pipe or a device: reading one can wait for ever, and everything with it."""
+    path = Path(file)
+    return path.exists() and not path.is_file()
+
+
 def _context(tls: Tls | None) -> ssl.SSLContext | Failure:
     if tls is None:
         return ssl.create_default_context()
+    for step, file in (("caFile", tls.ca_file), ("certFile", tls.cert_file), ("keyFile", tls.key_file)):
+        if file is not None and _is_special(file):
+            return Failure(kind=FailureKind.TLS, detail=f"`tls.{step}` {file} cannot be used: it is no regular file")
     step, file = "caFile", tls.ca_file
     try:
         context = ssl.create_default_context(cafile=tls.ca_file)

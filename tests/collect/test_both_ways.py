@@ -141,6 +141,30 @@ def test_both_ways_say_the_same(ways: Ways, answer: Answer, told: Told, loop: ob
         runner.run(both())
 
 
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("silent", [raw(b""), reset(b"")], ids=["an end", "an error"])
+def test_silence_is_asked_again_only_on_a_kept_connection(ways: Ways, silent: Answer, loop: object) -> None:
+    async def both() -> None:
+        for context in ways.contexts():
+            said = [reply(TEXT), silent, reply(TEXT), silent, silent, silent]
+
+            async def answer(
+                reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes, said: list[Answer] = said
+            ) -> None:
+                await said.pop(0)(reader, writer, head)
+
+            async with serving(answer, context) as server, Fetcher(SystemClock(), LIMITS) as fetcher:
+                address = ways.at(server.port, context)
+                asked = []
+                for _ in range(4):
+                    found = await fetcher.fetch(address, 3.0)
+                    asked.append((isinstance(found, Fetched), len(server.heads)))
+                assert asked == [(True, 1), (True, 3), (False, 5), (False, 6)], context
+
+    with asyncio.Runner(loop_factory=loop) as runner:  # type: ignore[arg-type]  # either loop's factory
+        runner.run(both())
+
+
 @contextlib.asynccontextmanager
 async def naming(found: dict[str, list[str]]) -> AsyncIterator[Fetcher]:
     """A fetcher for which names are what ``found`` says at the moment."""
