@@ -62,7 +62,9 @@ def _remembered(head: bytes) -> Head:
 def _parsed(head: bytes) -> Head:
     match = _HEAD.fullmatch(head)
     if match is None:
-        match = _HEAD.fullmatch(_FOLD.sub(b" ", head))
+        # Never the first line: what is taken into it was meant for a header, perhaps one that frames the body.
+        first = head.find(b"\n") + 1
+        match = _HEAD.fullmatch(head[:first] + _FOLD.sub(b" ", head[first:]))
         if match is None:
             raise NotHttpError(_fault(head))
     minor, status, lines = match.groups()

@@ -153,6 +153,8 @@ BAD: dict[str, tuple[bytes, str]] = {
     "a space before the colon": (HEAD + b"Content-Length : 1\r\n\r\na", "a header line"),
     "a line without a colon": (HEAD + b"nothing\r\n\r\n", "b'nothing'"),
     "a carriage return in a value": (HEAD + b"A: b\rContent-Length: 1\r\n\r\na", "a header line"),
+    "a first line that goes on": (HEAD + b"\tTransfer-Encoding: chunked\r\n\r\n" + chunks(TEXT), "a header line"),
+    "a first line in two": (b"HTTP/1.1 200\r\n OK\r\nContent-Length: 1\r\n\r\na", "a header line"),
     "a zero byte in a value": (HEAD + b"A: b\0\r\n\r\n", "a header line"),
     "two lengths": (HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", "length twice"),
     "two equal lengths": (HEAD + b"Content-Length: 1\r\ncontent-length: 1\r\n\r\na", "length twice"),
