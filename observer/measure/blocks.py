@@ -85,8 +85,8 @@ class StreamBlocks:
         self._bucket = 0
         self._turns = 0.0
 
-    def apply(self, payload: bytes, now: Instant) -> Applied | None:
-        """Decode and apply one batch."""
+    def apply(self, payload: bytes, now: Instant, *, late: bool = False) -> Applied | None:
+        """Decode and apply one batch; what a ``late`` one stored and removed is as old as its publisher says."""
         batch = decode_batch(payload)
         if type(batch) is Undecodable:
             self.counts["undecodable"] += 1
@@ -98,8 +98,9 @@ class StreamBlocks:
         spoiled: list[Approximation] = []
         events = batch.events
         handlers = self._HANDLERS
+        at = _said(batch.ts, now) if late else now
         for event in events:
-            if handlers[type(event)](self, event, now, spoiled):
+            if handlers[type(event)](self, event, at, spoiled):
                 cleared = True
         if events:
             self.last_event = now
@@ -305,6 +306,12 @@ class StreamBlocks:
             wrong_rank=self.wrong_rank,
             stale_since=stream.stale_since,
         )
+
+
+def _said(ts: float, now: Instant) -> Instant:
+    """When a publisher says that something was; ``now`` where its clock is ahead or tells no time."""
+    age = min(now.wall - ts, now.wall)
+    return Instant(now.mono - age, now.wall - age) if age > 0 else now
 
 
 def _medium(medium: object) -> str:

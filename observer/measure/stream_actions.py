@@ -89,10 +89,10 @@ class StreamActions:
         self.last_batch = self._now
         self.batches += 1
 
-    def _apply(self, sequence: int, checksum: int, payload: bytes) -> None:
+    def _apply(self, sequence: int, checksum: int, payload: bytes, *, late: bool = True) -> None:
         self._note(sequence, checksum)
         self._held.pop(sequence)
-        if (applied := self._sink.apply(payload, self._now)) is not None:
+        if (applied := self._sink.apply(payload, self._now, late=late)) is not None:
             self._judge(applied)
 
     def _do_open(self) -> None:
@@ -160,12 +160,13 @@ class StreamActions:
         self._tail_due = None
 
     def _do_apply(self) -> None:
-        if self.state not in LIVE_STATES:
+        late = self.state not in LIVE_STATES
+        if late:
             self.counts["synced" if self.state is StreamState.SYNCING else "repaired"] += 1
             self._progress = True
             self._run += 1
             self._sums.grow(self._run)
-        self._apply(*self._current)
+        self._apply(*self._current, late=late)
 
     def _drain(self, counter: str) -> None:
         while (found := self._held.pop(self.last + 1)) is not None:

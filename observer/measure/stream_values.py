@@ -60,8 +60,10 @@ class Applied(msgspec.Struct, frozen=True):
 class Sink(Protocol):
     """Where a stream's batches go."""
 
-    def apply(self, payload: bytes, now: Instant) -> Applied | None:
-        """Apply one batch; ``None`` when there is nothing to say about it."""
+    def apply(self, payload: bytes, now: Instant, *, late: bool = False) -> Applied | None:
+        """Apply one batch; ``None`` when there is nothing to say about it. A ``late`` one was replayed, or waited for such:
+        what it tells is as old as the publisher says, not of now.
+        """
         ...
 
     def forget(self) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from observer.judge.attachment import CacheEvidence, cache_attached
 from observer.measure.ledger import Ledger
 from observer.measure.residency import BlockIndex
 from observer.measure.stream_values import StreamLimits
@@ -529,3 +530,52 @@ def test_absence_says_nothing_while_missing_batches_are_being_read():
     assert ledger.lookup(DEPLOYMENT, [2], members, NOW).unknown == ()
     stream.message(2, payload([3]), NOW)
     assert ledger.lookup(DEPLOYMENT, [2], members, NOW).unknown == (key,), "batch 1 is asked for"
+
+
+@pytest.mark.parametrize(
+    ("ago", "age"),
+    [
+        (7200.0, 7200.0),
+        (0.0, 0.0),
+        (-50.0, 0.0),
+        (NOW.wall + 9e9, NOW.wall),
+        (float("nan"), 0.0),
+        (float("inf"), NOW.wall),
+    ],
+    ids=["hours-ago", "now", "clock-ahead", "before-1970", "no-time", "endless"],
+)
+def test_what_a_replay_tells_is_as_old_as_its_publisher_says(ago, age):
+    ledger = Ledger()
+    blocks = ledger.join(source("a"))
+    stream = Stream(blocks, NOW, replay=True, limits=StreamLimits())
+    stream.attach(NOW)
+    stream.connected(NOW)
+    token = stream.outbox[-1].token
+    stored = {"type": "BlockStored", "block_hashes": [1, 2], "block_size": 16, "medium": "STORAGE"}
+    gone = {"type": "BlockRemoved", "block_hashes": [1], "medium": "STORAGE"}
+    stream.reply(token, 0, msgspec.msgpack.encode([NOW.wall - ago, [stored, gone], 0]), NOW)
+    stream.reply_end(token, NOW)
+    (medium,) = blocks.summary(stream, NOW).media
+    assert NOW.mono - medium.last_stored.mono == pytest.approx(age)
+    assert NOW.wall - medium.last_stored.wall == pytest.approx(age)
+    evidence = CacheEvidence(attached=True, ready_replicas=1, streams=(blocks.summary(stream, NOW),))
+    assert cache_attached(evidence, NOW).reason == ("CacheActive" if age < 300 else "NoObservationAvailable")
+    later = Instant(NOW.mono + 200, NOW.wall + 200)
+    stream.message(1, msgspec.msgpack.encode([NOW.wall - ago, [stored], 0]), later)
+    (medium,) = blocks.summary(stream, later).media
+    assert medium.last_stored == later, "a live batch is of the moment it arrives, whatever its publisher's clock says"
+
+
+def test_what_a_replay_removed_long_ago_is_no_churn_of_now():
+    blocks = Ledger().join(source("a"))
+    now = Instant(100_000.0, 1.8e9)
+    stream = Stream(blocks, now, replay=True, limits=StreamLimits())
+    stream.attach(now)
+    stream.connected(now)
+    token = stream.outbox[-1].token
+    gone = msgspec.msgpack.encode([now.wall - 600, [["BlockRemoved", [1, 2], "GPU"]], 0])
+    stream.reply(token, 0, payload([1, 2]), now)
+    stream.reply(token, 1, gone, now)
+    stream.reply_end(token, now)
+    assert blocks.removed_blocks == 2
+    assert blocks.summary(stream, now).churn_blocks_per_second == 0
