@@ -126,11 +126,14 @@ _RANKED = frozenset({"requests-running", "requests-waiting", "prompt-tokens", "g
 
 
 def _ranked(report: DeploymentReport) -> set[str]:
-    """The members whose series name ranks; the series of the others carry no rank, here as everywhere."""
+    """The members whose series name ranks; the series of the others carry no rank, here as everywhere.
+
+    Only those signals are looked at that every report for an exposition has.
+    """
     return {
         target.status.key.member_uid
         for target in report.targets
-        if any(name == "rank" for value in target.values for name, _ in value.labels)
+        if any(name == "rank" for value in target.values if value.signal in _RANKED for name, _ in value.labels)
     }
 
 

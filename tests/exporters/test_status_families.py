@@ -26,7 +26,7 @@ from tests.exporters.judged import (
     judged,
     role,
 )
-from tests.exporters.reports import Pods, report
+from tests.exporters.reports import Pods, gauge, report
 
 D = ("prod", "chat")
 P0, P1 = (*D, "server", "p0", "8000"), (*D, "server", "p1", "8000")
@@ -112,6 +112,15 @@ def test_an_undecided_endpoint_has_no_eligibility_and_no_reason() -> None:
 
 def test_stalls_are_0_without_work_and_absent_where_nobody_knows() -> None:
     assert rows("endpoint_stall_seconds", judged()) == {(*P0, "0"): 0.0, (*P1, ""): 75.0}
+
+
+def test_the_rank_of_a_stall_does_not_depend_on_signals_that_no_family_asked_for() -> None:
+    (family,) = (each for each in STATUS_FAMILIES if each.name.endswith("endpoint_stall_seconds"))
+    whole = judged()
+    told = [replace(each, values=(gauge("kv-capacity-blocks", 1.0, rank="0"),)) for each in whole.targets]
+    lean = [replace(each, values=tuple(v for v in each.values if v.signal in family.signals)) for each in told]
+    found = [rows("endpoint_stall_seconds", replace(whole, targets=tuple(each))) for each in (told, lean)]
+    assert found[0] == found[1] == {(*P0, ""): 0.0, (*P1, ""): 75.0}
 
 
 G = (*D, "gate")
