@@ -242,8 +242,11 @@ class DeploymentInputs(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         found: dict[tuple[str, int], list[tuple[Role, Member]]] = {}
         for role in self.deployment.roles:
             for member in role.members():
-                for port in listeners(member) if member.host is not None else ():
-                    found.setdefault((host_key(member.host or ""), port), []).append((role, member))
+                if member.host is None:
+                    continue
+                host = host_key(member.host)
+                for port in listeners(member):
+                    found.setdefault((host, port), []).append((role, member))
         return found
 
     def evidence(self, uid: str) -> MemberEvidence:
@@ -252,7 +255,11 @@ class DeploymentInputs(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def listening(self, host: str, port: int | None) -> list[tuple[Role, Member]]:
         """The engine members that listen at an address and port, with their roles."""
-        return self._listeners.get((host_key(host), port), []) if port is not None else []
+        if port is None:
+            return []
+        # most routers write an address as we do
+        found = self._listeners.get((host, port))
+        return self._listeners.get((host_key(host), port), []) if found is None else found
 
     def named(self, name: str) -> list[tuple[Role, Member]]:
         """The engine members of a name, with their roles."""

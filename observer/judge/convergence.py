@@ -133,12 +133,11 @@ def bind(view: RouterView, inputs: DeploymentInputs) -> _Bound:
         listener = bind_row(row, view, inputs)
         if listener is None:
             if row.in_selection is not False:
-                does = "selects" if row.in_selection else "may select"
-                bound.fault = bound.fault or f"router {view.router} {does} {row.label}, which is no current member"
+                does = f"{'selects' if row.in_selection else 'may select'} {row.label}"
+                bound.fault = bound.fault or f"router {view.router} {does}, {_why_unbound(row, view, inputs)}"
             elif row.recent_dispatch:
-                bound.fault = (
-                    bound.fault or f"router {view.router} sent to {row.label} lately, which is no current member"
-                )
+                does = f"sent to {row.label} lately"
+                bound.fault = bound.fault or f"router {view.router} {does}, {_why_unbound(row, view, inputs)}"
         elif row.in_selection is None:
             bound.fault = bound.fault or f"router {view.router} does not tell whether it selects {row.label}"
         elif row.in_selection:
@@ -153,33 +152,53 @@ def bind_row(row: WorkerRow, view: RouterView, inputs: DeploymentInputs) -> List
 
     A member first seen after the view was read cannot be what the view names, even at the same address.
     """
-    found: list[Listener] = []
+    port = row.port if row.port is not None else row.dialled
+    named = view.source is ViewSource.SERIES
+    found: Listener | None = None
+    for role, member in _named(row, inputs) if named else inputs.listening(row.host, port):
+        if _unfit(member, view, inputs):
+            continue
+        if found is not None:
+            return None
+        if named:
+            # llm-d's series name Pods, not addresses: their serving port is it
+            port = member.api.port if member.api is not None else 0
+        found = Listener(member.uid, port or 0, role.name)
+    return found
+
+
+def _unfit(member: Member, view: RouterView, inputs: DeploymentInputs) -> str:
+    """Why a member cannot be what a view names, or nothing."""
+    if member.terminating:
+        return "is on its way out"
+    if not member.started:
+        return "does not run"
+    if inputs.facts.seats and (member.seat is None or member.seat < 0):
+        return "claims no seat"
+    first_seen = inputs.evidence(member.uid).first_seen
+    if first_seen is None or first_seen.mono <= view.read_at.mono:
+        return ""
+    return "was first seen after the view was read"
+
+
+def _why_unbound(row: WorkerRow, view: RouterView, inputs: DeploymentInputs) -> str:
+    """Why a row means no current member: nobody is there, who is there cannot be it, or several may be."""
     named = view.source is ViewSource.SERIES
     candidates = _named(row, inputs) if named else inputs.listening(row.host, row.dialled)
-    for role, member in candidates:
-        port = _port_of(row, view, member)
-        if port is None or member.terminating or not member.started:
-            continue
-        if inputs.facts.seats and (member.seat is None or member.seat < 0):
-            continue
-        first_seen = inputs.evidence(member.uid).first_seen
-        if first_seen is not None and first_seen.mono > view.read_at.mono:
-            continue
-        found.append(Listener(member.uid, port, role.name))
-    return found[0] if len(found) == 1 else None
+    there = [(member.name, _unfit(member, view, inputs)) for _, member in candidates]
+    if not there:
+        return "which is no current member"
+    fit = [name for name, why in there if not why]
+    if len(fit) > 1:
+        return f"which may be {fit[0]} or {fit[1]}"
+    name, why = there[0]
+    return f"and {name} there {why}"
 
 
 def _named(row: WorkerRow, inputs: DeploymentInputs) -> list[tuple[Role, Member]]:
     """The members of the Pod that a row names: of its rank, where each rank is a member by itself."""
     rank = inputs.named(f"{row.endpoint}-rank-{row.rank}") if row.rank is not None else []
     return rank or inputs.named(row.endpoint)
-
-
-def _port_of(row: WorkerRow, view: RouterView, member: Member) -> int | None:
-    """The listener of a member that a row names. llm-d's series name Pods, not addresses: their serving port is it."""
-    if view.source is ViewSource.SERIES:
-        return member.api.port if member.api is not None else 0
-    return row.dialled
 
 
 def _conflicts(inputs: DeploymentInputs, bound: _Bound) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from router_contract.verdicts import Condition, Status
 
 ELIGIBILITY = "EndpointEligibility"
 CONVERGED = "RouterConverged"
+_SHOWN = 5
+"""Groups, or members, that one sentence names of each sort."""
 
 
 def eligible_count(groups: Sequence[JudgedGroup], *, complete: bool, desired: int | None) -> int | None:
@@ -29,15 +31,20 @@ def eligible_count(groups: Sequence[JudgedGroup], *, complete: bool, desired: in
 
 
 def endpoint_eligibility(groups: Sequence[JudgedGroup]) -> Condition:
-    """Whether endpoints have been qualified: revoked outranks held, held outranks qualified, and none observed is none."""
+    """Whether endpoints have been qualified: revoked outranks held, held outranks qualified, and none observed is none.
+
+    Each group that is not eligible is named with why, also one that is held while another is revoked.
+    """
     observed = [item for item in groups if item.observed]
     if not observed:
-        return _eligibility(Status.UNKNOWN, "NotObserved", "no qualification was observed")
+        unseen = [item for item in groups if not item.verdict.elastic]
+        return _eligibility(Status.UNKNOWN, "NotObserved", "no qualification was observed", unseen[:_SHOWN])
     revoked = [item for item in observed if item.verdict.state in REVOKED]
+    held = [item for item in groups if item.verdict.state in HELD and not item.verdict.elastic]
     if revoked:
         text = f"{len(revoked)} of {len(observed)}: {_names(revoked)}"
-        return _eligibility(Status.FALSE, "Revoked", text, revoked)
-    held = [item for item in groups if item.verdict.state in HELD and not item.verdict.elastic]
+        text += f"; not decided: {_names(held)}" if held else ""
+        return _eligibility(Status.FALSE, "Revoked", text, (*revoked[:_SHOWN], *held[:_SHOWN]))
     if held:
         legs = sorted(
             {leg.name.value for item in held for leg in item.verdict.legs if leg.state is LegState.UNKNOWN}
@@ -45,12 +52,12 @@ def endpoint_eligibility(groups: Sequence[JudgedGroup]) -> Condition:
         )
         what = f" ({', '.join(legs)})" if legs else ""
         text = f"{len(held)} of {len(groups)} held{what}: {_names(held)}"
-        return _eligibility(Status.UNKNOWN, "HeldUnverified", text, held)
+        return _eligibility(Status.UNKNOWN, "HeldUnverified", text, held[:_SHOWN])
     return _eligibility(Status.TRUE, "Qualified", f"{len(observed)} of {len(observed)} qualified")
 
 
 def _eligibility(status: Status, reason: str, message: str, groups: Sequence[JudgedGroup] = ()) -> Condition:
-    evidence = tuple((group_name(item), item.verdict.message) for item in groups[:5])
+    evidence = tuple((group_name(item), item.verdict.message) for item in groups)
     return Condition(type=ELIGIBILITY, status=status, reason=reason, message=message, evidence=evidence)
 
 
@@ -61,8 +68,8 @@ def group_name(item: JudgedGroup) -> str:
 
 
 def _names(groups: Sequence[JudgedGroup]) -> str:
-    shown = [f"{group_name(item)} {item.verdict.state.value}" for item in groups[:5]]
-    return ", ".join(shown) + (f" and {len(groups) - 5} more" if len(groups) > 5 else "")
+    shown = [f"{group_name(item)} {item.verdict.state.value}" for item in groups[:_SHOWN]]
+    return ", ".join(shown) + (f" and {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else "")
 
 
 def converge(
@@ -207,9 +214,9 @@ def _message(inputs: DeploymentInputs, found: Convergence, selection: Selection,
 def _members(inputs: DeploymentInputs, uids_: Sequence[str], why: Callable[[DeploymentInputs, str], str]) -> str:
     """Some members by name, each with what routers say of it."""
     names = {member.uid: member.name for role in inputs.deployment.roles for member in role.members()}
-    told = [(names.get(uid, uid), why(inputs, uid)) for uid in uids_[:5]]
+    told = [(names.get(uid, uid), why(inputs, uid)) for uid in uids_[:_SHOWN]]
     shown = ", ".join(f"{name} ({reason})" if reason else name for name, reason in told)
-    return shown + (f" and {len(uids_) - 5} more" if len(uids_) > 5 else "")
+    return shown + (f" and {len(uids_) - _SHOWN} more" if len(uids_) > _SHOWN else "")
 
 
 def _selected(inputs: DeploymentInputs, uid: str) -> str:

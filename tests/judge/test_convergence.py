@@ -466,3 +466,25 @@ def test_who_is_not_listed_is_named_whatever_else_the_views_say():
     judged = run(inputs(two, views=both))
     assert answer(judged, "RouterConverged") == "False/ViewsDisagree"
     assert [group.message for group in judged.groups()][1] == "no router lists pod-b"
+
+
+@pytest.mark.parametrize(
+    ("changes", "seen", "why"),
+    [
+        ({"host": "10.9.9.9"}, {}, "which is no current member"),
+        ({"terminating": True}, {}, "and pod-b there is on its way out"),
+        ({"started": False}, {}, "and pod-b there does not run"),
+        ({"seat": None}, {}, "and pod-b there claims no seat"),
+        ({}, {"first_seen": ago(0)}, "and pod-b there was first seen after the view was read"),
+        ({"host": "10.0.0.1", "ports": (8000, 9000)}, {}, "which may be pod-a or pod-b"),
+    ],
+)
+def test_why_a_selected_row_is_no_member_is_told(changes, seen, why):
+    """A member that exists is not called none: a router that lags behind a deletion is the commonest cause."""
+    target = deployment(role(replica(member("a")), replica(member("b", **changes), ordinal=1)), with_router=True)
+    rows = (row("a"),) if "ports" in changes else (row("b"),)
+    found = read_selection(
+        inputs(target, members=(evidence("a"), evidence("b", **seen)), views=(view(*rows),)), NOW, POLICY
+    )
+    assert found.state.value == "Unknown"
+    assert found.fault == f"router router-r selects {rows[0].url}, {why}"

@@ -393,3 +393,32 @@ def test_a_platforms_own_advice_goes_before_ours():
     own = facts(workloads=(WorkloadFact(role="serve"),), reasons=(advice,))
     found = run(inputs(ONE_DOWN, facts=own, members=())).explanation.main
     assert (found.type, found.advice, found.whose, found.hint) == ("QuotaReserved", "Act", "you", "ask for more")
+
+
+@pytest.mark.parametrize(
+    ("other", "stored", "why"),
+    [
+        pytest.param({"declared_total": None}, (), "nobody says how many members", id="not decided"),
+        pytest.param({"ready": Ready.UNKNOWN}, (), "nothing about the group was observed", id="not observed"),
+    ],
+)
+def test_a_group_that_is_held_is_named_beside_one_that_is_revoked(other, stored, why):
+    """Each group that is not eligible is named with why: the one that failed first, then who is not decided."""
+    target = deployment(
+        role(
+            replica(member("a")),
+            replica(member("b", ready=Ready.FALSE), ordinal=1),
+            replica(member("c", **other), ordinal=2),
+        )
+    )
+    seen = (evidence("a"), evidence("b"))
+    found = run(inputs(target, members=seen), kept(record("a"), record("b", ordinal=1), *stored)).explanation
+    assert found.main is not None
+    assert found.main.message.startswith("1 of "), found.main.message
+    assert found.main.message.index("serve/1 NotReady") < found.main.message.index("not decided: serve/2")
+    assert why in found.sentences[1]
+
+
+def test_groups_of_which_nothing_was_observed_are_named():
+    target = deployment(role(replica(member("a", ready=Ready.UNKNOWN))))
+    assert "serve/0 nothing about the group was observed" in run(inputs(target, members=())).explanation.sentences[1]
