@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+
+from observer.collect.plain_request import literal
 
 LONGEST_USE = 300.0
 """Seconds after which a connection to a name is used no more: the name may be another's by now, and whoever had it may
@@ -100,12 +103,13 @@ class StrictHandler(ResponseHandler):
         super().__init__(loop)
         self._begun = False
         self._asked = 0
-        self._until = loop.time() + LONGEST_USE
+        self.until = math.inf
+        """When it is used no more (the loop's time)."""
 
     @property
     def should_close(self) -> bool:
         """Whether it is not to be used again."""
-        return super().should_close or self._loop.time() >= self._until
+        return super().should_close or self._loop.time() >= self.until
 
     def set_response_params(self, **options: Any) -> None:
         """Another answer is expected."""
@@ -179,7 +183,10 @@ class BoundedConnector(aiohttp.TCPConnector):
     ) -> ResponseHandler:
         # The new one is among those that are acquired already.
         self._room.make()
-        return await super()._create_connection(req, traces, timeout)
+        made = await super()._create_connection(req, traces, timeout)
+        if isinstance(made, StrictHandler) and not literal(req.url.host or ""):
+            made.until = self._loop.time() + LONGEST_USE
+        return made
 
     def idle_since(self) -> float | None:
         """When the connection that has been idle longest became so."""

@@ -210,8 +210,10 @@ async def test_a_kept_connection_does_not_outlive_what_its_name_was(
             found["moves"] = ["127.0.0.2"]
             async with asyncio.timeout(5):
                 while not new.heads:
-                    assert isinstance(await fetcher.fetch(address, 3.0), Fetched)
+                    for asked in (address, ways.at(old.port, context)):
+                        assert isinstance(await fetcher.fetch(asked, 3.0), Fetched)
                     await asyncio.sleep(0.05)
+            assert old.connections == 2, "a connection to an address, which is nobody else's, goes on"
 
 
 async def test_a_header_that_a_user_gives_takes_the_place_of_ours_in_any_case_of_its_letters(ways: Ways) -> None:
