@@ -517,12 +517,21 @@ async def test_a_query_whose_turn_never_comes_says_so() -> None:
     assert "before this query's turn" in two.detail
 
 
+SIGNS = f'up{{a="{"(" * 500}{"+" * 500}"}} # {"(" * 500}'
 CHECKS = {
     "renders": ('up{namespace="{{.Namespace}}"}', 'up{namespace="ns"}', None),
     "unknown field": ("up{{.Nope}}", None, Reason.QUERY_INVALID),
     "syntax": ("sum(up", None, Reason.QUERY_INVALID),
     "range": ("up[5m]", None, Reason.UNSUPPORTED_TYPE),
     "empty variable": ('up{rev="{{.StableRevision}}"}', None, Reason.EMPTY_VARIABLE),
+    "signs in texts nest nothing": (SIGNS, SIGNS, None),
+    "long and shallow": ("1" + " + 1" * 256, "1" + " + 1" * 256, None),
+    # What the parser has no stack for ends the process: without the limit these end the whole run of tests.
+    "parentheses without end": ("(" * 8000 + "1" + ")" * 8000, None, Reason.QUERY_INVALID),
+    "calls without end": ("abs(" * 3000 + "up" + ")" * 3000, None, Reason.QUERY_INVALID),
+    "a sum without end": ("1" + "+1" * 8000, None, Reason.QUERY_INVALID),
+    "alternatives without end": ("a" + " or a" * 3200, None, Reason.QUERY_INVALID),
+    "a quote that does not close": ('"' + "(" * 8000, None, Reason.QUERY_INVALID),
 }
 
 
