@@ -22,10 +22,11 @@ _MAX_RANKS = 1024
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Dialable publishers, and one sentence for each that is not."""
+    """Dialable publishers, and one sentence for each that is not; ``undialable`` has those of a known rank with it."""
 
     sources: tuple[KvEventSource, ...] = ()
     problems: tuple[str, ...] = ()
+    undialable: tuple[tuple[int, str], ...] = ()
 
 
 def tcp(host: str, port: int) -> str:
@@ -41,6 +42,7 @@ def from_vllm(body: bytes, host: str) -> Sources:
         return Sources(problems=(f"{VLLM_PATH}: {error}",))
     sources: list[KvEventSource] = []
     problems: list[str] = []
+    undialable: list[tuple[int, str]] = []
     for name, found in sorted(ranks.items()):
         if not found.get("enable_kv_cache_events") or found.get("publisher") != "zmq":
             continue
@@ -49,6 +51,7 @@ def from_vllm(body: bytes, host: str) -> Sources:
         if endpoint is None or rank is None:
             at = repr(found.get("endpoint"))[:MAX_SHOWN]
             problems.append(f"rank {name[:MAX_SHOWN]}: the publisher at {at} cannot be dialled")
+            undialable += [(rank, problems[-1])] if rank is not None else []
             continue
         sources.append(
             KvEventSource(
@@ -58,7 +61,7 @@ def from_vllm(body: bytes, host: str) -> Sources:
                 rank=rank,
             )
         )
-    return Sources(sources=tuple(sources), problems=tuple(problems))
+    return Sources(sources=tuple(sources), problems=tuple(problems), undialable=tuple(undialable))
 
 
 def from_sglang(body: bytes, host: str) -> Sources:
@@ -77,7 +80,8 @@ def from_sglang(body: bytes, host: str) -> Sources:
     counted = isinstance(ranks, int) and not isinstance(ranks, bool) and 0 <= ranks <= _MAX_RANKS
     if not isinstance(ranks, int) or not counted or not _is_port(base) or not _is_port(base + max(ranks - 1, 0)):
         told = f"endpoint_port_base {repr(base)[:MAX_SHOWN]} and dp_size {repr(ranks)[:MAX_SHOWN]}"
-        return Sources(problems=(f"{SGLANG_PATH}: {told}: wanted ports and at most {_MAX_RANKS} ranks",))
+        problem = f"{SGLANG_PATH}: {told}: wanted ports and at most {_MAX_RANKS} ranks"
+        return Sources(problems=(problem,), undialable=((0, problem),))
     return Sources(
         sources=tuple(
             KvEventSource(

@@ -55,6 +55,8 @@ class EventSourcesTold(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     path: str
     sources: tuple[KvEventSource, ...]
     notes: tuple[str, ...] = ()
+    undialable: tuple[tuple[int, str], ...] = ()
+    """Of ``notes`` those about a rank, with it."""
 
 
 class MemberProbe(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import msgspec
+
 from observer.clock import Clock
 from observer.collect.kv_collector import KvCollector, KvLimits
 from observer.collect.kv_socket import ReceiverLimits
@@ -18,16 +20,28 @@ from observer.store import Store
 from router_contract import kv_media
 from router_contract.kv_events import Hash
 from router_contract.kv_streams import (
+    History,
     KvIndexSummary,
     KvLookup,
     KvStreamSummary,
     ReceiverSummary,
     StreamKey,
     StreamSource,
+    StreamState,
 )
 from router_contract.probes import MemberProbe
 from router_contract.readings import Instant
-from router_contract.targets import Component, Deployment, DeploymentKey, Member, Ready, Role, RoleKind, TargetKey
+from router_contract.targets import (
+    Component,
+    Deployment,
+    DeploymentKey,
+    KvEventSource,
+    Member,
+    Ready,
+    Role,
+    RoleKind,
+    TargetKey,
+)
 from router_contract.verdicts import Condition, TargetReport
 
 TOLD_SECONDS = 0.25
@@ -61,6 +75,12 @@ def limits_of(settings: Settings) -> KvLimits:
     )
 
 
+def _said(probe: MemberProbe) -> tuple[object, ...] | None:
+    """What of a member's answers decides on its streams."""
+    events = probe.events
+    return (events.sources, events.undialable, probe.version) if events is not None else None
+
+
 class KvPart:
     """Follows the publishers of the deployments that exist. Satisfies `exporters.kv.KvSource`."""
 
@@ -70,14 +90,15 @@ class KvPart:
         self._enabled = settings.kv_events.enabled
         self.collector = KvCollector(clock, limits_of(settings))
         self._told: dict[tuple[DeploymentKey, str], MemberProbe] = {}
+        self._undialable: tuple[KvStreamSummary, ...] = ()
         self._gathering: asyncio.TimerHandle | None = None
 
     def on_probe(self, probe: MemberProbe) -> None:
         """An engine told which publishers it has."""
         before = self._told.get((probe.deployment, probe.uid))
         self._told[probe.deployment, probe.uid] = probe
-        told = (before.events.sources, before.version) if before is not None and before.events is not None else None
-        if probe.events is not None and told != (probe.events.sources, probe.version) and self._gathering is None:
+        told = _said(before) if before is not None else None
+        if probe.events is not None and told != _said(probe) and self._gathering is None:
             self._gathering = asyncio.get_running_loop().call_later(TOLD_SECONDS, self.sync)
 
     def close(self) -> None:
@@ -93,7 +114,35 @@ class KvPart:
         deployments = self._store.deployments()
         alive = {(each.key, member.uid) for each in deployments for role in each.roles for member in role.members()}
         self._told = {key: probe for key, probe in self._told.items() if key in alive}
-        self.collector.sync(self._sources(deployments) if self._enabled else ())
+        sources = tuple(self._sources(deployments)) if self._enabled else ()
+        self.collector.sync(sources)
+        followed = {source.key for source in sources}
+        lost = self._detached(deployments) if self._enabled else ()
+        self._undialable = tuple(each for each in lost if each.key not in followed)
+
+    def _detached(self, deployments: Iterable[Deployment]) -> Iterator[KvStreamSummary]:
+        """The publishers that engines tell of and nobody can dial: what they hold is not known, and that is said."""
+        for deployment in deployments:
+            for role in deployment.roles:
+                for member in role.members():
+                    probe = self._told.get((deployment.key, member.uid))
+                    if probe is None or probe.events is None:
+                        continue
+                    for rank, why in probe.events.undialable:
+                        yield KvStreamSummary(
+                            source=StreamSource(
+                                key=StreamKey(deployment.key, member.uid, rank),
+                                member=member.name,
+                                role=role.name,
+                                source=KvEventSource(endpoint="", rank=rank),
+                                engine=role.engine,
+                                model=deployment.model,
+                            ),
+                            state=StreamState.DETACHED,
+                            since=probe.events.at,
+                            history=History.PARTIAL,
+                            detail=why,
+                        )
 
     def restarted(self, deployment: DeploymentKey, uid: str) -> None:
         """An engine is known to have restarted."""
@@ -130,8 +179,10 @@ class KvPart:
         return self._store.keys()
 
     def kv_streams(self, deployment: DeploymentKey | None = None) -> tuple[KvStreamSummary, ...]:
-        """Every stream, or those of one deployment, sorted by key."""
-        return self.collector.summaries(deployment)
+        """Every stream, or those of one deployment, sorted by key; publishers that cannot be dialled are detached ones."""
+        found = self.collector.summaries(deployment)
+        lost = [each for each in self._undialable if deployment in (None, each.key.deployment)]
+        return tuple(sorted((*found, *lost), key=lambda each: each.key)) if lost else found
 
     def kv_index(self, deployment: DeploymentKey) -> KvIndexSummary:
         """The block index of one deployment."""
@@ -143,7 +194,9 @@ class KvPart:
 
     def kv_lookup(self, deployment: DeploymentKey, hashes: Sequence[Hash], model: str | None) -> KvLookup:
         """Who holds how long a prefix of these hashes."""
-        return self.collector.lookup(deployment, hashes, model=model)
+        found = self.collector.lookup(deployment, hashes, model=model)
+        lost = {each.key for each in self._undialable if each.key.deployment == deployment}
+        return msgspec.structs.replace(found, unknown=tuple(sorted(lost | set(found.unknown)))) if lost else found
 
     def kv_receiver(self) -> ReceiverSummary:
         """What waits between the sockets and the index."""

@@ -267,7 +267,9 @@ class _Visitor:
 
         def parse(body: bytes, when: Instant) -> EventSourcesTold:
             found = parse_event_sources(body, form, host)
-            return EventSourcesTold(at=when, path=path, sources=found.sources, notes=found.problems)
+            return EventSourcesTold(
+                at=when, path=path, sources=found.sources, notes=found.problems, undialable=found.undialable
+            )
 
         return parse
 
