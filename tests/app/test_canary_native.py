@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from observer.app.canary_native import NativeSource
+from observer.judge.canary.sample import judge_sample
 from observer.measure.canary_cells import Counted, Gathering, Part
 from router_contract.canary import (
     Analysis,
@@ -24,6 +25,7 @@ from router_contract.canary import (
     WarmUp,
 )
 from router_contract.canary_inputs import BaselineKind, NativeObservation
+from router_contract.canary_results import Reason, Verdict
 from router_contract.targets import Deployment, Ready, Replica, Role, RoleKind
 from tests.fleets import KEY, WALL, at, body, deployment, member, routed, store, take
 
@@ -254,6 +256,29 @@ def test_comparisons_know_what_each_revision_was_asked() -> None:
     assert seen.stable.mix is not None
     assert (seen.mix.hit_rate, seen.stable.mix.hit_rate) == (0.1, 0.9)
     assert seen.mix.prompt_tokens is None
+
+
+@pytest.mark.parametrize("how", ["its Service selects it no more", "terminating", "gone"])
+def test_what_pods_counted_that_are_there_no_more_is_no_pass(how: str) -> None:
+    """Where a controller says that the step serves, the Pods may be gone all the same."""
+    told = definition(TOKENS)
+    made = Watching(two(), told)
+    gate = told.steps[0].analysis
+    assert gate is not None
+    made.native.endpoints = lambda _: {"1": {"uid-a"}, "2": {"uid-b"}}
+    for seconds, tokens in ((1.0, 1), (6.0, 500)):
+        for name in "ab":
+            made.take(name, body(tokens=tokens), seconds)
+        seen = made.look(seconds)
+    assert judge_sample(gate, [seen], (), WALL, WALL + 6).verdict is Verdict.PASSED
+    if how == "terminating":
+        made.store.set_deployments((two(terminating=True),), at(7.0))
+    elif how == "gone":
+        made.store.set_deployments((deployment(members=(member("a", 8000, revision="1"),)),), at(7.0))
+    else:
+        made.native.endpoints = lambda _: {"1": {"uid-a", "uid-b"}, "2": set()}
+    judged = judge_sample(gate, [made.look(8.0)], (), WALL, WALL + 8)
+    assert (judged.verdict, judged.results[0].reason) == (Verdict.INCONCLUSIVE, Reason.MISSING_PODS)
 
 
 def test_a_router_that_goes_and_comes_back_does_not_make_one_request_count_twice() -> None:

@@ -17,6 +17,9 @@ def guarded(measure: NativeMetric, seen: NativeObservation, found: Finding) -> F
         found = _same_mix(measure, seen, found)
     if found.verdict is Verdict.FAILED:
         return found
+    if not seen.expected and found.verdict is Verdict.PASSED:
+        lost = f": {_names(seen.unattributed)} could not be given to a revision" if seen.unattributed else ""
+        return unknown(Reason.MISSING_PODS, f"no Pod of the canary is there any more{lost}", found)
     if seen.missing and len(seen.missing) > measure.max_missing * max(seen.expected, len(seen.missing)):
         said = f"{len(seen.missing)} of {seen.expected} Pods could not be read: {_names(seen.missing)}"
         return unknown(Reason.MISSING_PODS, said, found)
