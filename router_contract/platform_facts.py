@@ -134,7 +134,10 @@ class PublisherFact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ContractRole(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """One role's entry of the contract a router is rendered from. ``selector`` is ``(label, value)`` pairs, sorted."""
+    """One role's entry of the contract a router is rendered from. ``selector`` is ``(label, value)`` pairs, sorted.
+
+    ``selected`` are the members' UIDs that it matches, ``withheld`` those that it would match if the operator offered them.
+    """
 
     name: str
     kind: str
@@ -143,6 +146,7 @@ class ContractRole(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc
     events_endpoint: str | None = None
     events_replay: str | None = None
     selected: tuple[str, ...] | None = None
+    withheld: tuple[str, ...] = ()
 
 
 class ContractMetrics(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):

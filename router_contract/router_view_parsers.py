@@ -164,16 +164,16 @@ def _lane(value: object, where: str) -> float | None:
     if value is None:
         return None
     lane = _known(value, f"{where}.lane", _LANE)
-    busy, waiting = lane.get("busy", 0), lane.get("waiting", 0)
     total = 0.0
-    for part in (busy, waiting):
+    for part in lane.values():
         if isinstance(part, bool):
             total += float(part)
         elif isinstance(part, int) and _is_count(part):
             total += part
         else:
             raise ViewError(f"{where}.lane holds {_shown(part)}, a count is wanted")
-    return total
+    # a part of it is not the load
+    return total if len(lane) == len(_LANE) else None
 
 
 def _journal(value: object, where: str) -> bool | None:

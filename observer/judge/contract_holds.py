@@ -36,7 +36,7 @@ def _checks(inputs: DeploymentInputs, contract: RouterContract) -> Iterable[Cont
                 reason="SelectorMismatch",
             )
             continue
-        yield _selector(role, entry)
+        yield _selector(inputs, role, entry)
         if contract.metrics is not None:
             yield from _metrics(inputs, role, contract.metrics)
         if entry.events_endpoint is not None:
@@ -47,20 +47,27 @@ def _serving(role: Role) -> list[Member]:
     return [member for member in role.members() if member.serves and not member.terminating]
 
 
-def _selector(role: Role, entry: ContractRole) -> ContractCheck:
-    """What the published selector matches against the members that serve."""
+def _selector(inputs: DeploymentInputs, role: Role, entry: ContractRole) -> ContractCheck:
+    """What the published selector matches against the members that serve. Whom the operator withholds it may miss."""
     serving = {member.uid: member.name for member in _serving(role)}
     item = f"role {role.name} selector"
     text = ",".join(f"{key}={value}" for key, value in entry.selector) or "everything"
     if entry.selected is None:
         return ContractCheck(item=item, declared=text, observed="not read", holds=None)
-    stray = sorted(set(entry.selected) - set(serving))
-    lost = sorted(name for uid, name in serving.items() if uid not in entry.selected)
-    observed = f"{len(entry.selected)} Pods" + (f", not {', '.join(lost[:3])}" if lost else "")
-    holds = not stray and not lost
-    return ContractCheck(
-        item=item, declared=text, observed=observed, holds=holds, reason="" if holds else "SelectorMismatch"
+    names = {member.uid: member.name for member in role.members()}
+    stray = sorted(names.get(uid, uid) for uid in set(entry.selected) - set(serving))
+    lost = sorted(name for uid, name in serving.items() if uid not in {*entry.selected, *entry.withheld})
+    kept = sorted(name for uid, name in serving.items() if uid in entry.withheld)
+    observed = f"{len(entry.selected)} Pods" + "".join(
+        f", {what} {', '.join(found[:3])}{f' and {len(found) - 3} more' if len(found) > 3 else ''}"
+        for what, found in (("not", lost), ("also", stray), ("the operator withholds", kept))
+        if found
     )
+    if stray or lost:
+        return ContractCheck(item=item, declared=text, observed=observed, holds=False, reason="SelectorMismatch")
+    # where nothing serves there is nothing to match, and where not all was listed a Pod may be missed
+    holds = True if serving and inputs.deployment.complete else None
+    return ContractCheck(item=item, declared=text, observed=observed, holds=holds)
 
 
 def _metrics(inputs: DeploymentInputs, role: Role, metrics: ContractMetrics) -> Iterable[ContractCheck]:

@@ -93,3 +93,29 @@ def test_one_member_of_two_without_the_name():
     members = (evidence("a", **SEEN), evidence("b", families=(), events_dialable=True))
     found = run(inputs(target, facts=facts(contract=contract), members=members))
     assert "absent on 1 of 2" in condition(found, "RouterContractHolds").message
+
+
+def the_selector(contract, target):
+    checks = run(inputs(target, facts=facts(contract=contract), members=(evidence(**SEEN),))).contract
+    return next((check.observed, check.holds) for check in checks if check.item == "role serve selector")
+
+
+@pytest.mark.parametrize(
+    ("given", "changes", "expected"),
+    [
+        pytest.param({"selected": ("a",)}, {}, ("1 Pods", True), id="all that serve"),
+        pytest.param({"selected": ()}, {}, ("0 Pods, not pod-a", False), id="it misses one"),
+        pytest.param(
+            {"selected": (), "withheld": ("a",)}, {}, ("0 Pods, the operator withholds pod-a", True), id="withheld"
+        ),
+        pytest.param({"selected": ("a", "z")}, {}, ("2 Pods, also z", False), id="it takes another"),
+        pytest.param(
+            {"selected": ()}, {"roles": (role(desired=0, replicas=()),)}, ("0 Pods", None), id="none to match"
+        ),
+        pytest.param({"selected": ("a",)}, {"complete": False}, ("1 Pods", None), id="not all were listed"),
+    ],
+)
+def test_a_selector_holds_only_for_what_was_seen_and_is_offered(given, changes, expected):
+    """A Pod that the operator does not offer yet lacks the selector's label by design: nothing is wrong with it."""
+    target = msgspec.structs.replace(deployment(with_router=True), **changes)
+    assert the_selector(entry(**given), target) == expected

@@ -353,3 +353,11 @@ def test_plugin_state():
 def test_endpoint_names():
     assert split_endpoint("engine-0-rank-12") == ("engine-0", 12)
     assert split_endpoint("engine-rank-x") == ("engine-rank-x", None)
+
+
+@pytest.mark.parametrize(
+    ("lane", "load"),
+    [(None, None), ({}, None), ({"busy": 2}, None), ({"waiting": 0}, None), ({"busy": True, "waiting": 0}, 1.0)],
+)
+def test_a_part_of_a_lane_is_not_the_load(lane, load):
+    assert parse_observer_endpoints(payload(worker={"lane": lane}))[2][0].load == load

@@ -172,6 +172,10 @@ class FactsRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     port: Annotated[Takes, Meta(description="The serving port of its Service.")] = ()
     retirement: Annotated[str | None, Meta(description="Path to the record of a running retirement.")] = None
     contract: Annotated[str | None, Meta(description="Path to the published router contract.")] = None
+    offered: Annotated[
+        tuple[str, ...],
+        Meta(description="Labels of the contract's selectors that the operator puts on Pods that it offers just now."),
+    ] = ()
     scaler: Annotated[ScalerRule | None, Meta(description="Who owns the replica count.")] = None
     cache: Annotated[Takes, Meta(description="A cache is declared when this has a value.")] = ()
     binding: Annotated[BindingRule | None, Meta(description="The binding of that cache.")] = None

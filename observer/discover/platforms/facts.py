@@ -200,7 +200,8 @@ def _contract(document: PlatformDocument, scope: Scope, roles: Sequence[Role]) -
                 endpoint=each.endpoint,
                 events_endpoint=each.kv_events.endpoint if each.kv_events is not None else None,
                 events_replay=(each.kv_events.replay_endpoint or None) if each.kv_events is not None else None,
-                selected=_selected(dict(each.selector), roles, scope),
+                selected=_selected(each.selector, roles, scope),
+                withheld=_withheld(document.facts.offered, each.selector, roles, scope),
             )
             for each in contract.roles
         ),
@@ -208,7 +209,18 @@ def _contract(document: PlatformDocument, scope: Scope, roles: Sequence[Role]) -
     )
 
 
-def _selected(selector: Mapping[str, str], roles: Sequence[Role], scope: Scope) -> tuple[str, ...] | None:
+def _withheld(
+    offered: Sequence[str], selector: Sequence[tuple[str, str]], roles: Sequence[Role], scope: Scope
+) -> tuple[str, ...]:
+    """The UIDs that a selector misses only for a label that the operator gives to Pods that it offers just now."""
+    standing = [(key, value) for key, value in selector if key not in offered]
+    if len(standing) == len(selector):
+        return ()
+    chosen = _selected(selector, roles, scope) or ()
+    return tuple(uid for uid in _selected(standing, roles, scope) or () if uid not in chosen)
+
+
+def _selected(selector: Sequence[tuple[str, str]], roles: Sequence[Role], scope: Scope) -> tuple[str, ...] | None:
     """The UIDs of the deployment's Pods that a published selector matches; terminating ones are going anyway."""
     labels = scope.member_labels
     if labels is None:
@@ -217,7 +229,7 @@ def _selected(selector: Mapping[str, str], roles: Sequence[Role], scope: Scope) 
     for role in roles:
         for member in role.members():
             pairs = labels.get(member.uid, ())
-            if not member.terminating and all(label(pairs, key) == value for key, value in selector.items()):
+            if not member.terminating and all(label(pairs, key) == value for key, value in selector):
                 found.append(member.uid)
     return tuple(sorted(found))
 

@@ -12,7 +12,7 @@ from observer.discover.platforms.members import MemberBuilder
 from observer.discover.platforms.roles import RoleBuilder
 from observer.judge.judgement import judge
 from router_contract.judging import DeploymentInputs, JudgePolicy, Stored
-from router_contract.platform_facts import BindingFact, RouterObjectsFact, WeightsFact
+from router_contract.platform_facts import BindingFact, RouterContract, RouterObjectsFact, WeightsFact
 from router_contract.platform_records import CanaryHold
 from router_contract.readings import Instant
 from router_contract.targets import Member, Ready
@@ -163,3 +163,15 @@ def test_a_pod_without_a_revision_is_not_of_the_newest(
     builder = RoleBuilder(plain, members, [], complete=complete)
     held = [Member(uid=str(place), name="x", revision=each) for place, each in enumerate(revisions)]
     assert builder._replacing(held, "new") is wanted
+
+
+def test_a_pod_that_is_not_offered_yet_is_withheld_by_the_operator_and_not_missed_by_the_selector() -> None:
+    eligible = "modeldeployment.gpustack.ai/endpoint-eligible"
+    selector = {"app.kubernetes.io/component": "server", eligible: "true"}
+    entry = {"name": "server", "kind": "Server", "selector": selector, "endpoint": "http://chat-server.llm.svc:8000"}
+    status = {"router": {"name": "sglang-gateway", "endpoint": "http://chat-router.llm.svc:8081", "roles": [entry]}}
+    pods = (pod("a"), pod("b", ordinal=1, labels={eligible: None}))
+    facts = find(md(spec=ROUTER, status=status), *pods).discovered.facts
+    assert isinstance(facts.contract, RouterContract)
+    (told,) = facts.contract.roles
+    assert (told.selected, told.withheld) == (("uid-a",), ("uid-b",))
