@@ -93,7 +93,10 @@ class HashSpace(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class MediumBlocks(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Blocks a stream holds on one medium (every group and space), and what the events said of that medium."""
+    """Blocks a stream holds on one medium (every group and space), and what the events said of that medium.
+
+    ``estimated_bytes`` is its part of our index: over the media and streams of a deployment they add up to the whole.
+    """
 
     medium: str
     blocks: int

@@ -171,10 +171,11 @@ class KvCollector:
     def summaries(self, deployment: DeploymentKey | None = None) -> tuple[KvStreamSummary, ...]:
         """Every stream (of one deployment) at this instant, sorted by key."""
         now = self._clock.now()
+        asked = [(key, each) for key, each in self._by_key.items() if deployment in (None, key.deployment)]
+        shares = {index: index.share() for index in {each.blocks.index for _, each in asked}}
         found = [
-            subscription.blocks.summary(subscription.stream, now)
-            for key, subscription in sorted(self._by_key.items(), key=lambda item: item[0])
-            if deployment in (None, key.deployment)
+            each.blocks.summary(each.stream, now, shares[each.blocks.index])
+            for _, each in sorted(asked, key=lambda item: item[0])
         ]
         if self._shed:
             found += [each for key, each in self._shed.items() if deployment in (None, key.deployment)]

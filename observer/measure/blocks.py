@@ -241,8 +241,8 @@ class StreamBlocks:
         self._turn(now)
         return sum(self._removed_in) / (_BUCKETS * _BUCKET_SECONDS)
 
-    def media_blocks(self) -> tuple[MediumBlocks, ...]:
-        """Blocks by medium, media without any held block included once one was announced."""
+    def media_blocks(self, share: float = 1.0) -> tuple[MediumBlocks, ...]:
+        """Blocks by medium, media without any held block included once one was announced; ``share`` scales their bytes."""
         blocks: Counter[str] = Counter()
         size: Counter[str] = Counter()
         for hold in self.holder.holds.values():
@@ -252,7 +252,7 @@ class StreamBlocks:
             MediumBlocks(
                 medium=medium,
                 blocks=blocks[medium],
-                estimated_bytes=size[medium],
+                estimated_bytes=round(size[medium] * share),
                 stored_events=count,
                 last_stored=at,
             )
@@ -266,8 +266,8 @@ class StreamBlocks:
             counts["removed"] = self.removed_events
         return tuple(sorted(counts.items()))
 
-    def summary(self, stream: Stream, now: Instant) -> KvStreamSummary:
-        """The stream as reports show it."""
+    def summary(self, stream: Stream, now: Instant, share: float = 1.0) -> KvStreamSummary:
+        """The stream as reports show it. With the `share` of its index the bytes of all streams add up to the index."""
         counts, mine = stream.counts, self.counts
         return KvStreamSummary(
             source=self.source,
@@ -299,7 +299,7 @@ class StreamBlocks:
             last_batch=stream.last_batch,
             confirmed=stream.confirmed,
             probe_failures=stream.probe_failures,
-            media=self.media_blocks(),
+            media=self.media_blocks(share),
             unanchored=len(self.holder.loose),
             churn_blocks_per_second=self.churn(now),
             block_size=self.block_size,

@@ -330,6 +330,14 @@ class BlockIndex:
                 left ^= bit
                 yield self._by_bit[bit].name, length
 
+    def share(self) -> float:
+        """What the index takes over what its live holders' blocks would take apart from each other: below 1 where blocks are
+        shared, above where chains wait for parents, copies are kept or departed lives await removal.
+        """
+        alive = (hold for plane in self.planes.values() for hold in plane.holds.values() if self.alive(hold.bit))
+        apart = sum(hold.held for hold in alive) * (UNIQUE_BYTES + LOG_BYTES)
+        return self.bytes / apart if apart else 1.0
+
     def alive(self, bit: int) -> bool:
         """Whether a holder's bit is of a life that answers are made from."""
         return bool(bit & self._live)

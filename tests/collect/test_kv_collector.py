@@ -339,3 +339,19 @@ async def test_a_dead_replay_endpoint_leaves_history_partial_and_is_counted():
 @pytest.mark.parametrize("name", ["vllm-0.32.0/kv-events-real-int.jsonl", "sglang-0.5.23/kv-events-real.jsonl"])
 async def test_recorded_frames_of_real_engines_over_real_sockets(name):
     await scenes.recorded_frames(Path(__file__).parents[1] / "recordings" / name)
+
+
+async def test_the_bytes_of_streams_that_hold_the_same_blocks_are_those_of_the_index():
+    first, second = Served(), Served()
+    try:
+        first.chain(1, 50)
+        second.chain(1, 50)
+        async with collecting() as collector:
+            collector.sync([first.source("a"), second.source("b")])
+            while [each.blocks for each in collector.summaries()] != [50, 50]:
+                await asyncio.sleep(0.01)
+            told = [medium.estimated_bytes for each in collector.summaries() for medium in each.media]
+            assert sum(told) == collector.index_size(DEPLOYMENT).estimated_bytes
+    finally:
+        first.close()
+        second.close()

@@ -579,3 +579,18 @@ def test_what_a_replay_removed_long_ago_is_no_churn_of_now():
     stream.reply_end(token, now)
     assert blocks.removed_blocks == 2
     assert blocks.summary(stream, now).churn_blocks_per_second == 0
+
+
+def test_bytes_of_streams_add_up_to_the_index_whatever_is_shared_loose_or_copied():
+    ledger = Ledger()
+    members = [joined(ledger, str(number)) for number in range(20)]
+    assert members[0][0].index.share() == 1.0
+    for _, stream in members:
+        stream.message(0, payload(list(range(1, 201))), NOW)
+    blocks, stream = members[0]
+    stream.message(1, payload([500, 501], parent=499), NOW)
+    stream.message(2, payload([1, 2]), NOW)
+    size = ledger.index_size(DEPLOYMENT).estimated_bytes
+    share = blocks.index.share()
+    told = [medium for blocks, stream in members for medium in blocks.summary(stream, NOW, share).media]
+    assert sum(medium.estimated_bytes for medium in told) == pytest.approx(size, abs=len(told))
