@@ -183,18 +183,20 @@ def ranks(record: Record, before: MemberEvidence | None) -> tuple[RankEvidence, 
 def _work(frame: Frame) -> dict[str, float | None]:
     """Running plus waiting requests of each rank. A part that was not read is not 0: then only more than 0 is known."""
     parts: dict[str, dict[str, float]] = {}
+    gaps: set[str] = set()
     for signal in LOAD:
-        for labels, value in frame.numbers(signal):
+        told = frame.numbers(signal)
+        gaps |= _unknown(frame, signal, len(told))
+        for labels, value in told:
             of = parts.setdefault(dict(labels).get("rank", "0"), {})
             of[signal] = of.get(signal, 0.0) + value
-    gaps = {rank for signal in LOAD for rank in _unknown(frame, signal)}
     totals = {rank: (sum(of.values()), len(of) == len(LOAD) and rank not in gaps) for rank, of in parts.items()}
     return {rank: total if whole or total > 0 else None for rank, (total, whole) in totals.items()}
 
 
-def _unknown(frame: Frame, signal: str) -> frozenset[str]:
-    """The ranks that have a level of this signal which tells no number, beside others that may tell one."""
-    if len(frame.numbers(signal)) == len(frame.view.levels.of_signal.get(signal, ())):
+def _unknown(frame: Frame, signal: str, told: int) -> frozenset[str]:
+    """The ranks that have a level of this signal which tells no number, where so many of its levels told one."""
+    if told == len(frame.view.levels.of_signal.get(signal, ())):
         return frozenset()
     return frozenset(dict(labels).get("rank", "0") for labels, _ in frame.gaps(signal))
 
@@ -286,9 +288,9 @@ def computed_tokens(record: Record, rank: int) -> float | None:
 
 def _counted(frame: Frame, signal: str, label: str, value: str, rank: str) -> float | None:
     """What one rank counted of a signal under one value of a label; ``None`` where a part of it, or all, is not told."""
-    here = [(dict(labels), number) for labels, number in frame.numbers(signal)]
-    here = [(labels, number) for labels, number in here if labels.get("rank", "0") == rank]
-    if not here or rank in _unknown(frame, signal):
+    told = [(dict(labels), number) for labels, number in frame.numbers(signal)]
+    here = [(labels, number) for labels, number in told if labels.get("rank", "0") == rank]
+    if not here or rank in _unknown(frame, signal, len(told)):
         return None
     return sum(number for labels, number in here if labels.get(label, "") == value)
 
