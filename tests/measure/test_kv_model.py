@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
+from observer.measure.stream_values import StreamLimits
 from router_contract.kv_streams import Approximation, History, StreamState
 from tests.fakes.kv_world import World
 
@@ -23,6 +24,7 @@ STEPS = st.lists(
         st.tuples(st.just("swap")),
         st.tuples(st.just("answer")),
         st.tuples(st.just("answer-slowly"), st.integers(0, 3)),
+        st.tuples(st.just("answer-wrongly"), st.integers(0, 255), st.booleans()),
         st.tuples(st.just("wait"), st.sampled_from([0.5, 3.0, 70.0])),
         st.tuples(st.just("restart")),
         st.tuples(st.just("blink")),
@@ -56,6 +58,8 @@ def play(world: World, step: tuple) -> None:
             world.answer()
         case ("answer-slowly", keep):
             world.answer(keep=keep, end=False)
+        case ("answer-wrongly", which, backwards):
+            answer_wrongly(world, which, backwards)
         case ("wait", seconds):
             world.wait(seconds)
         case ("restart",):
@@ -95,6 +99,21 @@ def play(world: World, step: tuple) -> None:
             world.send(publisher.buffer[-1])
 
 
+def answer_wrongly(world: World, which: int, backwards: bool) -> None:
+    """A replay that leaves batches out, or sends them backwards and twice, and says that it is at its end."""
+    if not world.asks:
+        return
+    ask = world.asks.pop()
+    world.asks.clear()
+    answers = [each for each in world.publisher.buffer if each[0] >= ask.start]
+    answers = [each for place, each in enumerate(answers) if which >> (place % 8) & 1]
+    for sequence, payload in [*reversed(answers), *answers] if backwards else answers:
+        world.stream.reply(ask.token, sequence, payload, world.now)
+        world.settle()
+    world.stream.reply_end(ask.token, world.now)
+    world.settle()
+
+
 def away(world: World, seconds: float) -> None:
     """Without a connection nothing is claimed for longer than the bound, and blocks do not change by themselves."""
     before = world.held()
@@ -105,10 +124,19 @@ def away(world: World, seconds: float) -> None:
 
 
 @settings(max_examples=400, deadline=None)
-@given(steps=STEPS, replay=st.booleans(), buffer_steps=st.sampled_from([2, 6, 100]), late=st.integers(0, 8))
-@example(steps=[("store", [1], None, "GPU"), ("restart",)], replay=True, buffer_steps=2, late=8)
-def test_the_index_equals_the_publisher_or_says_that_it_may_not(steps, replay, buffer_steps, late):
-    world = World(replay=replay, buffer_steps=buffer_steps)
+@given(
+    steps=STEPS,
+    replay=st.booleans(),
+    buffer_steps=st.sampled_from([2, 6, 100]),
+    late=st.integers(0, 8),
+    held=st.sampled_from([2, 20_000]),
+)
+@example(steps=[("store", [1], None, "GPU"), ("restart",)], replay=True, buffer_steps=2, late=8, held=20_000)
+@example(  # a tail that is lost and longer than may wait
+    steps=[("answer",), *[("store", [1], None, "GPU"), ("drop",)] * 3], replay=True, buffer_steps=100, late=0, held=2
+)
+def test_the_index_equals_the_publisher_or_says_that_it_may_not(steps, replay, buffer_steps, late, held):
+    world = World(replay=replay, buffer_steps=buffer_steps, limits=StreamLimits(held_batches=held))
     for number in range(late):
         world.send(world.publisher.store([number + 1], number or None))
     world.connect()
@@ -152,7 +180,7 @@ def test_with_a_large_buffer_an_answering_publisher_and_no_damage_nothing_stays_
     for step in steps:
         if step[0] == "wait":
             world.wait(step[1], answer=True)
-        elif step[0] != "damage":
+        elif step[0] not in ("damage", "answer-wrongly"):
             play(world, step)
     world.come_to_rest()
     assert world.stream.history is History.COMPLETE
