@@ -46,7 +46,7 @@ def run(targets: int, seconds: float, period: float, processes: int, *, profile:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="observer-scale-")))
         servers = stack.enter_context(Servers(targets, processes))
-        timeout = min(10.0, period / 2)
+        timeout = min(10.0, 0.4 * period)  # the share of the period that it is by default
         sections = {
             "scrape": {"period": f"{period:g}s", "timeout": f"{timeout:g}s"},
             "limits": {"targets": max(targets, 1)},

@@ -93,8 +93,7 @@ class Watcher:
         resolver: Resolver | None = None,
     ) -> None:
         self._settings, self._clock = settings, clock
-        self._tape, self._lines = Tape(recorder), LastLines()
-        self._state = state
+        self._tape, self._lines, self._state = Tape(recorder), LastLines(), state
         self.tally = SelfMetrics(package_version(), platform.python_version())
         ProcessCollector(registry=self.tally.registry)
         self.store = Store(clock, policy_of(settings), limits_of(settings), self.tally)
