@@ -7,7 +7,7 @@ until `neutral` is asked for them. One event that cannot be read costs that even
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, final
 
 import msgspec
@@ -150,7 +150,7 @@ class Undecodable(msgspec.Struct, frozen=True, gc=False):
 
 
 # Nesting deeper than the interpreter's limit raises RecursionError; it is damage like any other.
-_UNREADABLE = (msgspec.DecodeError, RecursionError)
+UNREADABLE = (msgspec.DecodeError, RecursionError)
 _MAPS: msgspec.msgpack.Decoder[Batch] = msgspec.msgpack.Decoder(_MapBatch)
 _ARRAYS: msgspec.msgpack.Decoder[Batch] = msgspec.msgpack.Decoder(_ArrayBatch)
 _LOOSE = msgspec.msgpack.Decoder(_LooseBatch)
@@ -173,15 +173,24 @@ def decode_batch(payload: bytes) -> Batch | Undecodable:
             decoder = _ARRAYS
     try:
         return decoder.decode(payload)
-    except _UNREADABLE:
+    except UNREADABLE:
         return _decode_loosely(payload)
+
+
+def decoder_like(batch: Batch | None) -> Callable[[bytes], Batch]:
+    """What reads batches whose events are written as those of this one (``None``: as maps), and raises one of `UNREADABLE`
+    for all others.
+
+    What it reads is what `decode_batch` gives, without looking first at how the events are written.
+    """
+    return _ARRAYS.decode if type(batch) is _ArrayBatch else _MAPS.decode
 
 
 def _decode_loosely(payload: bytes) -> Batch | Undecodable:
     """Read event by event, so that one bad event does not cost its neighbours."""
     try:
         wire = _LOOSE.decode(payload)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         return Undecodable(str(error))
     events: list[Event] = []
     skipped: list[Damage] = []
@@ -195,7 +204,7 @@ def _decode_loosely(payload: bytes) -> Batch | Undecodable:
     if isinstance(wire.rank, Raw):
         try:
             rank = _RANK.decode(wire.rank)
-        except _UNREADABLE:
+        except UNREADABLE:
             rank = None
     return DamagedBatch(wire.ts, events, rank, tuple(skipped))
 
@@ -207,7 +216,7 @@ def _decode_event(index: int, raw: bytes) -> Event | Damage:
         return Damage(index, unknown_kind=False, detail="an event is neither a map nor an array")
     try:
         event: Event = _ONE_ARRAY.decode(raw) if is_array else _ONE_MAP.decode(raw)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         kind = _kind_of(raw, is_array=is_array)
         unknown = isinstance(kind, str) and kind not in _KINDS
         return Damage(index, unknown_kind=unknown, detail=f"{kind or 'no kind'}: {error}")
@@ -217,7 +226,7 @@ def _decode_event(index: int, raw: bytes) -> Event | Damage:
 def _kind_of(raw: bytes, *, is_array: bool) -> Any:
     try:
         value = msgspec.msgpack.decode(raw)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
     if is_array:
         return value[0] if value else None

@@ -15,10 +15,12 @@ from observer.measure.residency import LOG_BYTES, UNIQUE_BYTES, BlockIndex
 from observer.measure.stream_values import Applied
 from observer.measure.streams import Stream
 from router_contract.kv_events import (
+    UNREADABLE,
     AllBlocksCleared,
     ArrayCleared,
     ArrayRemoved,
     ArrayStored,
+    Batch,
     BlockRemoved,
     BlockStored,
     DamagedBatch,
@@ -28,6 +30,7 @@ from router_contract.kv_events import (
     MapStored,
     Undecodable,
     decode_batch,
+    decoder_like,
 )
 from router_contract.kv_media import DEFAULT_MEDIUM, signed_hashes
 from router_contract.kv_streams import (
@@ -84,13 +87,20 @@ class StreamBlocks:
         self._removed_in = [0] * _BUCKETS
         self._bucket = 0
         self._turns = 0.0
+        self._decode = decoder_like(None)
 
     def apply(self, payload: bytes, now: Instant, *, late: bool = False) -> Applied | None:
         """Decode and apply one batch; what a ``late`` one stored and removed is as old as its publisher says."""
-        batch = decode_batch(payload)
-        if type(batch) is Undecodable:
-            self.counts["undecodable"] += 1
-            return Applied(spoiled=(Approximation.UNDECODABLE,))
+        batch: Batch | Undecodable
+        try:
+            batch = self._decode(payload)
+        except UNREADABLE:
+            batch = decode_batch(payload)
+            if type(batch) is Undecodable:
+                self.counts["undecodable"] += 1
+                return Applied(spoiled=(Approximation.UNDECODABLE,))
+            # A publisher writes all its batches alike, so the next one is first read as this one was.
+            self._decode = decoder_like(batch)
         rank = batch.rank
         if rank != self._rank and rank is not None:
             self.wrong_rank = rank

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router_contract.kv_events import (
+    UNREADABLE,
     Batch,
     BlockRemoved,
     BlockStored,
@@ -20,6 +21,7 @@ from router_contract.kv_events import (
     ReplayEnd,
     Undecodable,
     decode_batch,
+    decoder_like,
     hash_text,
     neutral,
     parse_hash,
@@ -157,6 +159,37 @@ def test_no_mutation_of_a_batch_raises(data):
     for _ in range(data.draw(st.integers(1, 4))):
         payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
     assert isinstance(decode_batch(bytes(payload)), Batch | Undecodable)
+
+
+ARRAY = ["BlockStored", [8], None, [1], 1]
+LIKE = [None, batch(GOOD), batch(ARRAY), batch(GOOD, ARRAY), batch()]
+
+
+@given(
+    st.sampled_from(LIKE),
+    st.lists(st.sampled_from([GOOD, ARRAY, *(bad for bad, _ in BAD)]), max_size=3),
+    st.sampled_from([None, 0, 1, "x"]),
+    st.one_of(st.none(), st.tuples(st.integers(0, 200), st.integers(0, 255))),
+)
+def test_reading_a_batch_as_the_one_before_gives_what_looking_first_gives_or_nothing(like, events, rank, flip):
+    payload = bytearray(msgspec.msgpack.encode([1.0, events, rank]))
+    if flip is not None:
+        payload[flip[0] % len(payload)] = flip[1]
+    wanted = decode_batch(bytes(payload))
+    try:
+        found = decoder_like(like)(bytes(payload))
+    except UNREADABLE:
+        return
+    assert (repr(found.ts), list(found.events), found.rank) == (repr(wanted.ts), list(wanted.events), wanted.rank)
+    assert isinstance(wanted, Batch)
+    assert not wanted.skipped
+
+
+def test_a_publisher_of_arrays_is_read_as_one_after_its_first_batch():
+    payload = msgspec.msgpack.encode([1.0, [ARRAY], 0])
+    with pytest.raises(UNREADABLE):
+        decoder_like(None)(payload)
+    assert decoder_like(decode_batch(payload))(payload) == decode_batch(payload)
 
 
 def test_tokens_stay_undecoded_unless_asked_for():
