@@ -145,8 +145,8 @@ def _retirement(path: str | None, scope: Scope) -> Retirement | Unset | None:
     if not isinstance(found, Mapping):
         return msgspec.UNSET
     role = paths.as_text(found.get("roleName"))
-    # a position 0 may be left out by whoever serialises zero values away
-    ordinal = paths.whole(found.get("replicaOrdinal", 0))
+    # the operator writes a position 0 as well, so none at all is not the first replica
+    ordinal = paths.whole(found.get("replicaOrdinal"))
     state = paths.as_text(found.get("state"))
     if not role or ordinal is None or not state:
         return msgspec.UNSET

@@ -500,9 +500,20 @@ def test_what_nobody_could_look_at_is_unset_and_never_absent(source):
 RETIREMENT = {
     "none": ({"phase": "Ready"}, None),
     "no status at all": (None, None),
-    "ordinal 0 left out": (
-        {"retirement": {"roleName": "server", "state": "Draining", "startedAt": "2026-11-01T00:00:00Z"}},
+    "ordinal 0": (
+        {
+            "retirement": {
+                "roleName": "server",
+                "replicaOrdinal": 0,
+                "state": "Draining",
+                "startedAt": "2026-11-01T00:00:00Z",
+            }
+        },
         ("server", 0, "Draining", 1793491200.0, ()),
+    ),
+    "without an ordinal it is not the first replica": (
+        {"retirement": {"roleName": "server", "state": "Draining"}},
+        UNSET,
     ),
     "whole": (
         {"retirement": {"roleName": "server", "replicaOrdinal": 1, "state": "Aborted", "targetMemberUIDs": ["u"]}},
