@@ -6,6 +6,7 @@ subscription and never go back. ``mono`` and ``wall`` of an `Instant` are in sec
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -175,6 +176,11 @@ class KvStreamSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return sum(medium.blocks for medium in self.media)
 
 
+def not_followed(source: StreamSource, since: Instant, why: str) -> KvStreamSummary:
+    """A publisher that is known of and that nobody follows: what it holds is not known."""
+    return KvStreamSummary(source=source, state=StreamState.DETACHED, since=since, history=History.PARTIAL, detail=why)
+
+
 class StaleBlocks(msgspec.Struct, frozen=True, kw_only=True, order=True, gc=False):
     """What a stream without a connection held when it was last heard, ``since`` when it is apart."""
 
@@ -260,3 +266,9 @@ class ReceiverSummary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     received_messages: int = 0
     received_bytes: int = 0
     discarded_messages: int = 0
+
+
+def also_unknown(found: KvLookup, keys: Iterable[StreamKey]) -> KvLookup:
+    """An answer that says of these streams too that nothing follows from a block's absence."""
+    lost = set(keys)
+    return msgspec.structs.replace(found, unknown=tuple(sorted(lost | set(found.unknown)))) if lost else found

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-import msgspec
-
 from observer.clock import Clock
 from observer.collect.kv_collector import KvCollector, KvLimits
 from observer.collect.kv_socket import ReceiverLimits
@@ -20,14 +18,14 @@ from observer.store import Store
 from router_contract import kv_media
 from router_contract.kv_events import Hash
 from router_contract.kv_streams import (
-    History,
     KvIndexSummary,
     KvLookup,
     KvStreamSummary,
     ReceiverSummary,
     StreamKey,
     StreamSource,
-    StreamState,
+    also_unknown,
+    not_followed,
 )
 from router_contract.probes import MemberProbe
 from router_contract.readings import Instant
@@ -129,20 +127,15 @@ class KvPart:
                     if probe is None or probe.events is None:
                         continue
                     for rank, why in probe.events.undialable:
-                        yield KvStreamSummary(
-                            source=StreamSource(
-                                key=StreamKey(deployment.key, member.uid, rank),
-                                member=member.name,
-                                role=role.name,
-                                source=KvEventSource(endpoint="", rank=rank),
-                                engine=role.engine,
-                                model=deployment.model,
-                            ),
-                            state=StreamState.DETACHED,
-                            since=probe.events.at,
-                            history=History.PARTIAL,
-                            detail=why,
+                        source = StreamSource(
+                            key=StreamKey(deployment.key, member.uid, rank),
+                            member=member.name,
+                            role=role.name,
+                            source=KvEventSource(endpoint="", rank=rank),
+                            engine=role.engine,
+                            model=deployment.model,
                         )
+                        yield not_followed(source, probe.events.at, why)
 
     def restarted(self, deployment: DeploymentKey, uid: str) -> None:
         """An engine is known to have restarted."""
@@ -195,8 +188,7 @@ class KvPart:
     def kv_lookup(self, deployment: DeploymentKey, hashes: Sequence[Hash], model: str | None) -> KvLookup:
         """Who holds how long a prefix of these hashes."""
         found = self.collector.lookup(deployment, hashes, model=model)
-        lost = {each.key for each in self._undialable if each.key.deployment == deployment}
-        return msgspec.structs.replace(found, unknown=tuple(sorted(lost | set(found.unknown)))) if lost else found
+        return also_unknown(found, (each.key for each in self._undialable if each.key.deployment == deployment))
 
     def kv_receiver(self) -> ReceiverSummary:
         """What waits between the sockets and the index."""

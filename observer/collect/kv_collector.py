@@ -22,7 +22,6 @@ from observer.measure.stream_values import Ask, StreamLimits
 from observer.measure.streams import Stream
 from router_contract.kv_events import Hash, LiveMessage, Rejected, read_live, read_reply
 from router_contract.kv_streams import (
-    History,
     KvIndexSummary,
     KvLookup,
     KvStreamSummary,
@@ -30,6 +29,8 @@ from router_contract.kv_streams import (
     StreamKey,
     StreamSource,
     StreamState,
+    also_unknown,
+    not_followed,
 )
 from router_contract.readings import Instant
 from router_contract.targets import DeploymentKey
@@ -127,13 +128,8 @@ class KvCollector:
     def _detached(self, source: StreamSource, now: Instant) -> KvStreamSummary:
         """What is known of a publisher that there is no room to follow."""
         before = self._shed.get(source.key)
-        return KvStreamSummary(
-            source=source,
-            state=StreamState.DETACHED,
-            since=before.since if before is not None else now,
-            history=History.PARTIAL,
-            detail=f"not subscribed to: {self._limits.streams} streams are followed, and there is room for no more",
-        )
+        why = f"not subscribed to: {self._limits.streams} streams are followed, and there is room for no more"
+        return not_followed(source, before.since if before is not None else now, why)
 
     @property
     def shed(self) -> int:
@@ -197,8 +193,7 @@ class KvCollector:
     def lookup(self, deployment: DeploymentKey, hashes: Sequence[Hash], *, model: str | None = None) -> KvLookup:
         """Who holds how long a prefix of these hashes (all integers or all bytes), longest first."""
         found = self._ledger.lookup(deployment, hashes, self._pairs(deployment), self._clock.now(), model=model)
-        shed = [key for key in self._shed if key.deployment == deployment]
-        return msgspec.structs.replace(found, unknown=tuple(sorted((*found.unknown, *shed)))) if shed else found
+        return also_unknown(found, (key for key in self._shed if key.deployment == deployment))
 
     def receiver_summary(self) -> ReceiverSummary:
         """What waits between the sockets and the index."""

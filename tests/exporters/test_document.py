@@ -109,6 +109,12 @@ def lacks(made: ModelDeploymentMetrics) -> set[tuple[str, str, str]]:
     return {(m.pod, m.source, m.code) for m in made.missing or ()}
 
 
+def quiet(latency, prefix):
+    """What is missing of an engine whose latencies have no observation, with their code and that of the cache."""
+    names = ("time-to-first-token", "inter-token-latency", "time-per-output-token")
+    return {("p", f"wire:{name}", latency) for name in names} | {("p", "local-prefix", prefix)}
+
+
 NO_STORE = ("p", "external-store", "UnsupportedNoConnector")
 NO_TIERS = {("p", "host-prefix", "UnsupportedNoHostTier"), ("p", "storage-prefix", "UnsupportedNoStorageTier")}
 
@@ -135,10 +141,7 @@ ENGINE_CASES = {
     "idle": (
         Pods().pod("p", *idle_vllm()),
         {
-            ("p", "wire:time-to-first-token", "Idle"),
-            ("p", "wire:inter-token-latency", "Idle"),
-            ("p", "wire:time-per-output-token", "Idle"),
-            ("p", "local-prefix", "Idle"),
+            *quiet("Idle", "Idle"),
             NO_STORE,
         },
         False,
@@ -149,10 +152,7 @@ ENGINE_CASES = {
         ),
         {
             ("p", "wire:requests-running", "NotFinite"),
-            ("p", "wire:time-to-first-token", "NoObservations"),
-            ("p", "wire:inter-token-latency", "NoObservations"),
-            ("p", "wire:time-per-output-token", "NoObservations"),
-            ("p", "local-prefix", "NoQueries"),
+            *quiet("NoObservations", "NoQueries"),
             NO_STORE,
         },
         True,
@@ -171,10 +171,7 @@ ENGINE_CASES = {
     "work in hand and nothing moves is not idle": (
         Pods().pod("p", *vllm(0.0)),
         {
-            ("p", "wire:time-to-first-token", "NoObservations"),
-            ("p", "wire:inter-token-latency", "NoObservations"),
-            ("p", "wire:time-per-output-token", "NoObservations"),
-            ("p", "local-prefix", "NoQueries"),
+            *quiet("NoObservations", "NoQueries"),
             NO_STORE,
         },
         True,
