@@ -29,7 +29,7 @@ class Labelled(Protocol):
 
 
 def circuit_reading(
-    at: Instant, circuits: Iterable[Labelled], outcomes: Iterable[Labelled], *, whole: bool = True
+    at: Instant, circuits: Iterable[Labelled], outcomes: Iterable[Labelled], *, whole: bool
 ) -> CircuitReading:
     """The circuits of one good read of a router's metrics port, from the series of `CIRCUIT` and `OUTCOMES`.
 
@@ -44,7 +44,7 @@ def circuit_reading(
 
 
 def endpoint_series(
-    at: Instant, queues: Iterable[Labelled], ready: Iterable[Labelled], *, whole: bool = True
+    at: Instant, queues: Iterable[Labelled], ready: Iterable[Labelled], *, whole: bool
 ) -> EndpointSeries:
     """llm-d's endpoints of one good read, from the series of `QUEUE` and `READY`; ``whole`` as in `circuit_reading`."""
     names = {name for each in queues if each.value is not None and (name := _label(each, "endpoint"))}

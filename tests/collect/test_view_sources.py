@@ -76,7 +76,7 @@ class World:
     def saw(self, path: Path, circuit: str, outcomes: str) -> None:
         """The metrics scrape as it read a recording."""
         self.circuits = circuit_reading(
-            self.clock.now(), series(path, circuit, "worker"), series(path, outcomes, "worker")
+            self.clock.now(), series(path, circuit, "worker"), series(path, outcomes, "worker"), whole=True
         )
 
 
@@ -298,7 +298,7 @@ async def test_without_fresh_metrics_a_circuit_is_unknown_and_so_is_the_selectio
 
 def epp(world: World, names: tuple[str, ...], ready: float | None) -> EndpointSeries:
     queues = [Series(labels=(("endpoint", name),), value=0.0) for name in names]
-    return endpoint_series(world.clock.now(), queues, [] if ready is None else [Series(value=ready)])
+    return endpoint_series(world.clock.now(), queues, [] if ready is None else [Series(value=ready)], whole=True)
 
 
 async def test_llm_d_is_read_from_its_series_and_told_loads_where_allowed(fetcher: Fetcher) -> None:
